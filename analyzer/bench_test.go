@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event/redact"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // loop returns an agent's tool loop: each turn adds a call and a reply of about size bytes.
@@ -50,8 +50,9 @@ func bytesOf(steps []step) (n int64) {
 	return n
 }
 
-// BenchmarkProcess measures the events of many conversations: processed (all), also with their contents redacted and
-// emitted (stored), and only scanned (scan). ns/event is wall time, cpu-ns/event processor time.
+// BenchmarkProcess measures the events of many conversations, and recorded calls without an id of their conversation: processed
+// (all), also with their contents redacted and emitted (stored), and only scanned as chat completions (scan). ns/event is wall time,
+// cpu-ns/event processor time.
 func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
 		name                       string
@@ -63,8 +64,16 @@ func BenchmarkProcess(b *testing.B) {
 		{"50turns_inferred", 4, 50, 4000, true, false},
 		{"10KB_cached", 50, 1, 8500, false, true},
 		{"50turns_cached", 4, 50, 4000, false, true},
+		{name: "recorded"},
 	} {
 		s := newStream("")
+		if bm.name == "recorded" {
+			recordedExchanges(b, func(_ int, r *recordedExchange) { r.play(s) })
+			for i := range s.steps { // 1000 events a second
+				at := epoch.Add(time.Duration(i) * time.Millisecond)
+				s.steps[i].ev.Time, s.steps[i].at.Time = at, at
+			}
+		}
 		for i := range bm.conversations {
 			if !bm.inferred {
 				s.labels.Conversation = fmt.Sprintf("c%d", i)
@@ -84,25 +93,28 @@ func BenchmarkProcess(b *testing.B) {
 				b.SetBytes(size)
 				b.ReportAllocs()
 				round := do(b)
-				start := processorTime(b)
+				start := slowtest.Processor(b)
 				for b.Loop() {
 					round()
 				}
 				events := float64(b.N * len(s.steps))
 				b.ReportMetric(float64(b.Elapsed())/events, "ns/event")
-				b.ReportMetric(float64(processorTime(b)-start)/events, "cpu-ns/event")
+				b.ReportMetric(float64(slowtest.Processor(b)-start)/events, "cpu-ns/event")
 			})
 		}
 		process := func(a *analyzer.Analyzer) func() {
 			out := new(analyzer.Output)
 			round := 0
 			return func() {
-				for _, st := range s.steps {
+				a.ForgetContents() // each round stores its contents
+				for i, st := range s.steps {
+					if i%1000 == 0 { // as in the collector
+						out.Reset()
+					}
 					st.at.Seq += uint64(round * len(s.steps))
 					st.at.Time = st.at.Time.Add(time.Duration(round) * time.Hour) // each round finds empty memory
 					a.Process(st.ev, st.at, true, out)
 				}
-				out.Reset()
 				round++
 			}
 		}
@@ -127,14 +139,6 @@ func BenchmarkProcess(b *testing.B) {
 			}
 		})
 	}
-}
-
-// processorTime returns the processor time that this process has used.
-func processorTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var u syscall.Rusage
-	must.Do(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // single returns a request of about size bytes and a short answer.

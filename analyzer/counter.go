@@ -79,6 +79,7 @@ const (
 type count struct {
 	n        uint64
 	measured *Measured // of MetricCalls; nil if nothing was measured
+	reusable uint64    // of MetricCalls: what MetricCacheReusable counts
 }
 
 // counter accumulates the tally of the current second.
@@ -92,6 +93,7 @@ type counter struct {
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
 	counts   map[series]*count
+	cached   int // of these, the ones with reusable tokens
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
 	limits   []RateLimit                 // sorted
@@ -197,7 +199,7 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	s, n := c.add(s, 1, minSeq, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
-		c.cache(p, s, broken, minSeq, now)
+		c.cache(p, s, n, broken, minSeq, now)
 	}
 	if metric == MetricCalls && odds[e.Ended].summary != "" {
 		odd := s
@@ -235,15 +237,18 @@ func (c *counter) reply(p *pending, s series, call *session.Call, minSeq uint64,
 	}
 }
 
-// cache counts what became of the provider's cache in p, whose labels s has.
-func (c *counter) cache(p *pending, s series, broken *signals.Failure, minSeq uint64, now time.Time) {
+// cache counts what became of the provider's cache in p, whose labels s has and which calls counts.
+func (c *counter) cache(p *pending, s series, calls *count, broken *signals.Failure, minSeq uint64, now time.Time) {
 	e := &p.row
 	v := &e.Cache
 	if !e.CacheReported || v.Reusable <= 0 {
 		return
 	}
-	s[labelMetric] = MetricCacheReusable
-	s, _ = c.add(s, uint64(v.Reusable), minSeq, now)
+	if calls.reusable == 0 {
+		c.cached++
+		c.countBytes += s.jsonBytes()
+	}
+	calls.reusable += uint64(v.Reusable)
 	if v.Missed <= 0 {
 		return
 	}
@@ -389,17 +394,39 @@ func compareExamples(a, b *Example) int {
 		cmp.Compare(a.Message, b.Message), cmp.Compare(a.Summary, b.Summary), cmp.Compare(a.Labels["root_cause"], b.Labels["root_cause"]))
 }
 
+// reusable appends the counts of MetricCacheReusable to counts, in the order of the series all.
+func (c *counter) reusable(counts []Count, all []series) []Count {
+	for i := range all {
+		if n := c.counts[all[i]]; n.reusable > 0 {
+			counts = append(counts, Count{Metric: MetricCacheReusable, Labels: all[i].labels(), N: n.reusable})
+		}
+	}
+	return counts
+}
+
 // take closes the second with counts and returns its tally.
 func (c *counter) take() Tally {
-	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts))}
+	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts)+c.cached)}
 	all := make([]series, 0, len(c.counts))
 	for s := range c.counts {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
+	reusable := -1 // index of the next count of MetricCacheReusable, which share their labels with calls and precede them in the order
 	for i := range all {
 		n := c.counts[all[i]]
-		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: n.n, Measured: n.measured})
+		if reusable < 0 && all[i][labelMetric] >= MetricCalls {
+			reusable = len(t.Counts)
+			t.Counts = c.reusable(t.Counts, all[i:])
+		}
+		x := Count{Metric: all[i][labelMetric], N: n.n, Measured: n.measured}
+		if n.reusable > 0 {
+			x.Labels = t.Counts[reusable].Labels
+			reusable++
+		} else {
+			x.Labels = all[i].labels()
+		}
+		t.Counts = append(t.Counts, x)
 	}
 	for _, ex := range c.examples {
 		t.Examples = append(t.Examples, ex)
@@ -409,6 +436,6 @@ func (c *counter) take() Tally {
 	t.RateLimits, c.limits, c.limitBytes = c.limits, nil, 0
 	clear(c.counts)
 	clear(c.examples)
-	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0
+	c.closed, c.minSeq, c.countBytes, c.exampleBytes, c.cached = c.second, 0, 0, 0, 0
 	return t
 }

@@ -138,6 +138,27 @@ data: {"interaction":{"id":"v1_a","status":"requires_action","usage":{"total_inp
 		"call c1 read rejected",
 		"orphan_tool_reply reject 1 c1 read tool_calls_dropped_on_save high")
 
+	f("interactions, a thought was lost", "https://generativelanguage.googleapis.com/v1beta/interactions",
+		`{"model":"gemini-3.6-flash","store":false,"input":[{"type":"user_input","content":[{"type":"text","text":"read it"}]}]}`,
+		`{"id":"v1_a","model":"gemini-3.6-flash","status":"requires_action","steps":[{"type":"thought","signature":"AA=="},{"type":"function_call","id":"c1","name":"read","arguments":{}}]}`,
+		"application/json",
+		`{"model":"gemini-3.6-flash","store":false,"input":[{"type":"user_input","content":[{"type":"text","text":"read it"}]},{"type":"function_call","id":"c1","name":"read","arguments":{}},`+
+			`{"type":"function_result","call_id":"c1","name":"read","result":"ok"}]}`,
+		"gemini_interactions/gemini gcp.gemini gemini-3.6-flash: 1 messages, requires_action, 0+0 tokens, 1 calls,  ",
+		"gemini_interactions/gemini gcp.gemini gemini-3.6-flash: 3 messages, , 0+0 tokens, 0 calls, thought_signature_missing reasoning_stripped",
+		"call c1 read rejected",
+		"thought_signature_missing reject 1 c1 read reasoning_stripped high")
+
+	f("interactions, a search was lost", "https://generativelanguage.googleapis.com/v1beta/interactions",
+		`{"model":"gemini-2.5-flash","store":false,"input":[{"type":"user_input","content":[{"type":"text","text":"read it"}]}]}`,
+		`{"id":"v1_a","model":"gemini-2.5-flash","status":"completed","steps":[{"type":"google_search_call","id":"s"},{"type":"google_search_result","call_id":"s"},`+
+			`{"type":"model_output","content":[{"type":"text","text":"a"}]}]}`, "application/json",
+		`{"model":"gemini-2.5-flash","store":false,"input":[{"type":"user_input","content":[{"type":"text","text":"read it"}]},{"type":"google_search_result","call_id":"s"},`+
+			`{"type":"model_output","content":[{"type":"text","text":"a"}]},{"type":"user_input","content":[{"type":"text","text":"and?"}]}]}`,
+		"gemini_interactions/gemini gcp.gemini gemini-2.5-flash: 1 messages, completed, 0+0 tokens, 0 calls,  ",
+		"gemini_interactions/gemini gcp.gemini gemini-2.5-flash: 4 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
+		"orphan_tool_reply reject 1 - - tool_calls_dropped_on_save high")
+
 	f("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse",
 		`{"messages":[{"role":"user","content":[{"text":"read it"}]}],"toolConfig":{"tools":[{"toolSpec":{"name":"read"}}]}}`,
 		`{"output":{"message":{"role":"assistant","content":[{"text":"I read the file."},{"toolUse":{"toolUseId":"tooluse_1","name":"read","input":{"path":"a"}}}]}},"stopReason":"tool_use",`+

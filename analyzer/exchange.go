@@ -134,9 +134,21 @@ func newPending(h half, in interner) *pending {
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
 		Capture: in.string(ev.Capture), Degraded: ev.Degraded, SDK: in.string(limit.Name(ev.SDK)), Code: in.string(limit.Name(ev.Code)),
 	}
+	p.row.Trace, p.row.Span = traceContext(ev.Traceparent)
 	p.row.Conversation = p.row.Labels.Conversation
 	p.setTarget(facts.Detect(ev.URL, "", nil), in)
 	return p
+}
+
+// traceContext returns the trace and the span of a W3C traceparent; "" if it has none.
+//
+// https://www.w3.org/TR/trace-context/#traceparent-header (read 2026-11-29)
+func traceContext(parent string) (trace, span string) {
+	parts := strings.Split(parent, "-")
+	if len(parts) < 4 || len(parts[1]) != 32 || len(parts[2]) != 16 || strings.Trim(parts[1]+parts[2], "0123456789abcdef") != "" || strings.Trim(parts[1], "0") == "" {
+		return "", ""
+	}
+	return strings.Clone(parts[1]), strings.Clone(parts[2])
 }
 
 // setTarget sets the target of the request, as far as it is known.

@@ -67,10 +67,7 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	if c.Policy.Images && slices.ContainsFunc(q.Messages, func(m facts.Message) bool { return m.Parts&facts.PartImage != 0 }) {
 		now.Flags |= promptcache.HasImages
 	}
-	size, messages := turn.BodySize()
-	if q.Stored {
-		size += c.Earlier.SharedBytes
-	}
+	size, messages := turn.BodySize(q.Stored)
 	now.Messages = uint16(min(messages, 1<<16-1))
 	now.Bytes = promptcache.Clip(size + int(now.SystemSize) + now.Tools.Bytes())
 	m.stage(s, p, q, body, minSeq)

@@ -48,6 +48,29 @@ var brokenCaches = []cacheScript{
 		c.system = words("It is 10:00.", 6000)
 		c.turn("five", miss)
 	}, []string{"version_changed system", "system_changed system"}},
+	{"another account", "chat responses anthropic gemini", func(c *cached) {
+		c.account = "a"
+		three(c)
+		c.account = "b"
+		c.turn("four", miss)
+		c.turn("five", hit)
+	}, []string{"account_changed"}},
+	{"an unknown account, and then another one", "chat responses anthropic gemini", func(c *cached) {
+		c.account = "a"
+		three(c)
+		c.account = ""
+		c.turn("four", miss)
+		c.account = "b"
+		c.turn("five", miss)
+	}, []string{"evicted", "evicted"}},
+	{"keys of one account, and then an eviction", "chat responses anthropic gemini", func(c *cached) {
+		c.account = "a"
+		three(c)
+		c.account = "b"
+		c.turn("four", hit)
+		c.account = "a"
+		c.turn("five", miss)
+	}, []string{"evicted"}},
 	{"tools in another order", "", func(c *cached) {
 		three(c)
 		c.tools[0], c.tools[1] = c.tools[1], c.tools[0]

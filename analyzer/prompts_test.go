@@ -28,6 +28,7 @@ type cached struct {
 	model   string
 	system  string
 	tools   []msg
+	account string
 	params  msg
 	history []string // "u text" or "a text"
 	marks   []int    // messages with a mark, as Anthropic wants it; -1 is the system prompt
@@ -167,7 +168,7 @@ func (c *cached) talk() {
 func (c *cached) request(id string) *event.Event {
 	b := c.d.body(c)
 	maps.Copy(b, c.params)
-	return c.add(&event.Event{Kind: event.Request, Exchange: id, URL: c.d.url, Method: "POST", Body: body(b), Capture: c.capture})
+	return c.add(&event.Event{Kind: event.Request, Exchange: id, URL: c.d.url, Method: "POST", Body: body(b), Capture: c.capture, Account: c.account})
 }
 
 // turn adds a message of the user and a call, of which read tokens come from the cache.
@@ -325,7 +326,7 @@ func TestCacheSignal(t *testing.T) {
 	must.Equal(t, len(told), 1, "findings")
 	f := told[0]
 	must.Equal(t, f.Summary, "the system prompt changed: it contains the time", "summary")
-	must.Equal(t, f.Evidence, "6656 of 6656 reusable tokens were not read from the cache, in a call with 6721 input tokens; the first difference is in system", "evidence")
+	must.Equal(t, f.Evidence, "6,656 of 6,656 reusable tokens were not read from the cache, in a call with 6,721 input tokens; the first difference is in system", "evidence")
 	if f.Fix == "" || f.Detail != promptcache.SystemChanged || f.FirstVersion != "2.5.0" || f.LastClean != "1.4.0" || f.CleanCalls == 0 {
 		t.Errorf("finding %+v", f)
 	}

@@ -75,6 +75,7 @@ type Exchange struct {
 	Degraded          bool
 	ProviderRequestID string
 	ResponseID        string
+	Trace, Span       string // W3C trace context in which the call was made: 32 and 16 hex digits; "" if unknown
 
 	// What the request contains besides its messages. In shape mode the hashes depend on the lengths of texts, not on the
 	// texts. All are empty for a degraded or unreadable request.

@@ -41,7 +41,7 @@ func (r *recordedExchange) play(s *stream) {
 	s.response(id, r.Status, answer).ContentType = kind
 }
 
-func recordedExchanges(t *testing.T, f func(n int, r *recordedExchange)) {
+func recordedExchanges(t testing.TB, f func(n int, r *recordedExchange)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
 		var r recordedExchange

@@ -39,8 +39,7 @@ func newGauged(t *testing.T, store alerts.Store, n alerts.Notifier) *gauged {
 	rules := "groups: [{name: a, rules: [{alert: Down, expr: llmtap_store_up == 0, labels: {severity: warning}}, {alert: Watchdog, expr: vector(1), labels: {severity: none}}]}]"
 	must.Do(t, os.WriteFile(file, []byte(rules), 0o600))
 	cfg := Default()
-	cfg.EvaluationInterval = benchInterval
-	cfg.RuleFiles = []string{file}
+	cfg.EvaluationInterval, cfg.RepeatInterval, cfg.RuleFiles = benchInterval, time.Hour, []string{file}
 	e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}, Store: store, Health: true})
 	return &gauged{t: t, Engine: e, up: 1, stop: alertstest.Run(t, e.Run)}
 }
@@ -77,10 +76,10 @@ func TestPaceEvery(t *testing.T) {
 			t.Fatalf("%d notifications before an alert fires", n)
 		}
 		e.up = 0
-		e.pass(5 * time.Hour) // longer than the repeat interval
+		e.pass(80 * time.Minute) // longer than the repeat interval
 		d := p.down()
-		if n := len(d); n < 299 || n > 301 {
-			t.Errorf("%d notifications in 300 minutes", n)
+		if n := len(d); n < 79 || n > 81 {
+			t.Errorf("%d notifications in 80 minutes", n)
 		}
 		for _, g := range d {
 			if !g.Firing() || g.Repeat {
@@ -98,7 +97,7 @@ func TestPaceEvery(t *testing.T) {
 			t.Fatalf("%d notifications after the restart, want 1", len(d))
 		}
 		e.up = 1
-		e.pass(2 * time.Hour)
+		e.pass(20 * time.Minute)
 		d = p.down()
 		last := 0
 		for _, g := range d {

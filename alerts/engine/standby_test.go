@@ -134,7 +134,7 @@ type standby struct {
 func newStandby(t *testing.T, store alerts.Store, leads func() bool) *standby {
 	t.Helper()
 	cfg := Default()
-	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
+	cfg.EvaluationInterval, cfg.RuleFiles = benchInterval, []string{"../rules/stage_failure_rate.yaml"}
 	s := &standby{sent: &notifier{}}
 	s.Engine = newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{s.sent}, Store: store, Standby: true, Leads: leads, Registerer: prometheus.NewRegistry()})
 	return s

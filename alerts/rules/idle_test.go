@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -21,7 +22,7 @@ func TestIdleIsNotBlind(t *testing.T) {
 	}
 	f := func(name string, script func(p *pipeline), want ...string) {
 		t.Run(name, func(t *testing.T) {
-			if p, _ := play(t, false, script); !slices.Equal(p.severities, want) {
+			if p, _ := playAfter(t, new(alertstest.Store), false, script); !slices.Equal(p.severities, want) {
 				t.Errorf("%q fired, want %q", p.severities, want)
 			}
 		})

@@ -177,11 +177,6 @@ func (r *Rule) Queries(metric string) bool {
 	return ok
 }
 
-// Selects reports whether the expression's selector for a metric, the first one if there are several, matches series with this label.
-func (r *Rule) Selects(metric, label, value string) bool {
-	return r.Queries(metric) && !slices.ContainsFunc(r.selectors[metric], func(m *labels.Matcher) bool { return m.Name == label && !m.Matches(value) })
-}
-
 // Instance returns the instance of an alert of r from its labels, without a state. It returns nil if an alert of r
 // cannot have these labels.
 func (r *Rule) Instance(kv map[string]string) *Instance {

@@ -43,12 +43,15 @@ type DB struct {
 func Open(o Options) *DB {
 	return &DB{
 		refs: map[storage.SeriesRef]*series{}, hashes: map[uint64][]*series{}, names: map[string][]*series{}, oldest: math.MaxInt64,
-		engine: promql.NewEngine(promql.EngineOpts{
-			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: o.Lookback,
-			EnableAtModifier: true, EnableNegativeOffset: true, Parser: parser.NewParser(parser.Options{}),
-			NoStepSubqueryIntervalFn: func(int64) int64 { return o.Step.Milliseconds() },
-		}),
+		engine: newEngine(o, &cache{Parser: parser.NewParser(parser.Options{}), exprs: map[string]parser.Expr{}}),
 	}
+}
+
+func newEngine(o Options, p parser.Parser) *promql.Engine {
+	return promql.NewEngine(promql.EngineOpts{
+		MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: o.Lookback, EnableAtModifier: true, EnableNegativeOffset: true, Parser: p,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return o.Step.Milliseconds() },
+	})
 }
 
 // Close releases the resources of the DB.

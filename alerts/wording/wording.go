@@ -210,7 +210,7 @@ func ProviderMessage(text string) string {
 	return s
 }
 
-// Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis. It reads no more of text than
+// Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis, after a whole word. It reads no more of text than
 // that.
 func Truncate(text string, n int) string {
 	count, end := 0, 0 // end is where an ellipsis begins
@@ -219,10 +219,18 @@ func Truncate(text string, n int) string {
 			end = i
 		}
 		if count++; count > n {
-			return strings.ToValidUTF8(text[:end], "\ufffd") + "…"
+			return strings.ToValidUTF8(wholeWords(text[:end], text[end:]), "\ufffd") + "…"
 		}
 	}
 	return strings.ToValidUTF8(text, "\ufffd")
+}
+
+// wholeWords returns text without the word that continues in rest, unless that word is most of it.
+func wholeWords(text, rest string) string {
+	if i := strings.LastIndexByte(text, ' '); i > len(text)/2 && !strings.HasPrefix(rest, " ") {
+		text = text[:i]
+	}
+	return strings.TrimRight(text, " ,;:")
 }
 
 // MaxID is the longest id in a notification, in bytes.

@@ -39,13 +39,13 @@ func (r *Redactor) Append(dst []byte, kind string, body []byte) []byte {
 	if cap(s.fragments) > maxKeptFragments || cap(s.text) > maxRedacted || cap(s.joined) > maxRedacted {
 		*s = streamed{}
 	}
-	s.fragments, s.edits, s.events = s.fragments[:0], s.edits[:0], 0
+	s.fragments, s.edits, s.events, s.repeats, s.last = s.fragments[:0], s.edits[:0], 0, s.repeats[:0], redact.Range{}
 	if eventstream.HasFrame(body) {
 		return s.appendFrames(dst, body, r.texts)
 	}
 	s.lines(body)
 	if !s.mask(body, r.texts) {
-		return r.texts.Append(dst, body)
+		return r.texts.AppendRepeated(dst, body, s.repeats)
 	}
 	s.text, _ = appendEdited(s.text[:0], body, 0, len(body), s.edits)
 	return r.texts.Append(dst, s.text)
@@ -62,9 +62,12 @@ const (
 type streamed struct {
 	fragments []fragment
 	edits     []edit
-	events    int    // JSON texts that are no parts of other JSON texts
-	text      []byte // masked answer, or the texts of its frames
-	joined    []byte // a text
+	events    int            // JSON texts that are no parts of other JSON texts
+	last      redact.Range   // newest event that can be repeated, with its line end; zero if none
+	lastPart  fragment       // its only fragment
+	repeats   []redact.Range // heads and tails of the events that repeat others
+	text      []byte         // masked answer, or the texts of its frames
+	joined    []byte         // a text
 	frames    []frame
 }
 
@@ -80,22 +83,24 @@ type edit struct {
 	with       string
 }
 
-// fragmentNames are the members of events that contain fragments of texts, in all dialects.
-var fragmentNames = set(
-	"arguments", "completion", "content", "delta", "input", "partial_json", "reasoning", "reasoning_content", "reasoning_text", "refusal",
-	"response", "summary", "text", "thinking", "tool_plan", "transcript",
-)
-
-// indexNames are the members of objects that tell which text a fragment belongs to. Ids do not, because some servers send a new one
-// with each fragment.
-var indexNames = set("content_index", "contentBlockIndex", "index", "output_index", "summary_index")
-
-func set(names ...string) map[string]bool {
-	m := make(map[string]bool, len(names))
-	for _, n := range names {
-		m[n] = true
+// isFragment reports whether a member of an event, in any dialect, contains fragments of texts.
+func isFragment(name []byte) bool {
+	switch string(name) {
+	case "arguments", "completion", "content", "delta", "input", "partial_json", "reasoning", "reasoning_content", "reasoning_text", "refusal",
+		"response", "summary", "text", "thinking", "tool_plan", "transcript":
+		return true
 	}
-	return m
+	return false
+}
+
+// isIndex reports whether a member of an object tells which text a fragment belongs to. Ids do not, because some servers send a
+// new one with each fragment.
+func isIndex(name []byte) bool {
+	switch string(name) {
+	case "content_index", "contentBlockIndex", "index", "output_index", "summary_index":
+		return true
+	}
+	return false
 }
 
 // lines collects the fragments of server-sent events, of lines of JSON, or of an array of events.
@@ -114,7 +119,7 @@ func (s *streamed) lines(body []byte) {
 				end = i + n
 			}
 			if name, value := sse.Field(body[i:end]); string(name) == "data" {
-				s.event(body[:end], end-len(value))
+				s.event(body[:min(end+1, len(body))], end-len(value))
 			}
 			i = end
 		}
@@ -123,13 +128,39 @@ func (s *streamed) lines(body []byte) {
 
 // event collects the fragments of the JSON text at i and returns its end, or -1 if it is not JSON.
 func (s *streamed) event(b []byte, i int) (end int) {
+	if end = s.repeated(b, i); end >= 0 {
+		s.events++
+		return end
+	}
 	mark := len(s.fragments)
 	if end = s.value(b, i, 0); end < 0 {
 		s.fragments = s.fragments[:mark]
 		return -1
 	}
 	s.events++
+	if len(s.fragments) == mark+1 && end < len(b) && (b[end] == '\n' || b[end] == '\r') {
+		s.last, s.lastPart = redact.Range{Start: i, End: end + 1}, s.fragments[mark]
+	}
 	return end
+}
+
+// repeated collects the fragment of the JSON text at i and returns the end of its line if the text differs from s.last's only in
+// its fragment; else -1. Most events of a stream do, and to compare is faster than to read.
+func (s *streamed) repeated(b []byte, i int) (end int) {
+	if s.last.End == 0 || len(s.fragments) >= maxFragments {
+		return -1
+	}
+	head, tail := b[s.last.Start:s.lastPart.start], b[s.lastPart.end:s.last.End]
+	if !bytes.HasPrefix(b[i:], head) {
+		return -1
+	}
+	start := i + len(head)
+	if end = jsonscan.StringEnd(b, start); end < 0 || !bytes.HasPrefix(b[end:], tail) {
+		return -1
+	}
+	s.fragments = append(s.fragments, fragment{start, end, s.lastPart.text})
+	s.repeats = append(s.repeats, redact.Range{Start: i, End: start}, redact.Range{Start: end, End: end + len(tail)})
+	return end + len(tail)
 }
 
 // value collects the fragments of the value at i and returns its end, or -1.
@@ -204,14 +235,14 @@ func (s *streamed) object(b []byte, i, depth int) (end int) {
 			return -1
 		}
 		switch {
-		case b[start] == '"' && fragmentNames[string(name)] && len(s.fragments) < maxFragments:
+		case b[start] == '"' && isFragment(name) && len(s.fragments) < maxFragments:
 			s.fragments = append(s.fragments, fragment{start + 1, i - 1, xxh3.Hash(name)})
 		case b[start] == '{' || b[start] == '[':
 			h := xxh3.Hash(name)
 			for j := inner; j < len(s.fragments); j++ {
 				s.fragments[j].text = mix(s.fragments[j].text, h)
 			}
-		case indexNames[string(name)]:
+		case isIndex(name):
 			index += xxh3.Hash(name) ^ xxh3.Hash(b[start:i])
 		}
 		i = jsonscan.Space(b, i)

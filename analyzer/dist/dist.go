@@ -102,14 +102,6 @@ func (d *Dist) Clone() Dist { return Dist{d.Sum, d.N, slices.Clone(d.Buckets)} }
 // Reset removes all values and keeps the memory.
 func (d *Dist) Reset() { *d = Dist{Buckets: d.Buckets[:0]} }
 
-// Mean returns the mean of the values, or 0 without any.
-func (d *Dist) Mean() float64 {
-	if d.N == 0 {
-		return 0
-	}
-	return float64(d.Sum) / float64(d.N)
-}
-
 // Quantile returns the value that the share q of the values does not exceed, or 0 without any.
 func (d *Dist) Quantile(q float64) float64 {
 	rest := q * float64(d.N)

@@ -25,7 +25,7 @@ func Detect(url, model string, body []byte) wire.Target {
 }
 
 // traits is a set of request body members, each of which is specific to one API.
-type traits uint8
+type traits uint16
 
 const (
 	traitChat         traits = 1 << iota // tool_calls, or a role "tool"
@@ -35,6 +35,7 @@ const (
 	traitBedrock                         // toolUse, toolResult, toolConfig
 	traitCohere                          // tool_plan
 	traitInteractions                    // input with steps
+	traitCallID                          // input with a function_call that has a call_id: an item, or a step with a fault
 	traitNative                          // model and messages, at a path of Ollama's own API
 )
 
@@ -75,6 +76,10 @@ func traitsOf(body []byte, native bool) (found traits) {
 			found |= s.traits((*scanner).contentsTraits)
 		case "input":
 			found |= s.traits((*scanner).itemTraits)
+			if found&traitCallID != 0 && found&traitInteractions == 0 {
+				found |= traitResponses
+			}
+			found &^= traitCallID
 		case "anthropic_version":
 			if s.skip() == String {
 				found |= traitAnthropic
@@ -179,7 +184,7 @@ func (s *scanner) itemTraits() (found traits) {
 		}
 	}
 	if call && callID { // the id of a step is in the member id
-		found = traitResponses
+		found = traitCallID
 	}
 	return found
 }

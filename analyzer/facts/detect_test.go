@@ -25,6 +25,8 @@ func TestDetectBody(t *testing.T) {
 		f(url, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[]}]}`, chat)
 		f(url, `{"messages":[{"role":"tool","content":"ok"}]}`, chat)
 		f(url, `{"input":[{"role":"user","content":"q"},{"type":"function_call_output","call_id":"c"}]}`, wire.Target{Dialect: wire.OpenAIResponses, Variant: wire.OtherVariant})
+		f(url, `{"input":[{"type":"user_input","content":[]},{"type":"function_call","id":"c","call_id":"c"}]}`, wire.Target{Dialect: wire.Interactions, Variant: wire.GeminiAPI})
+		f(url, `{"input":[{"role":"user","content":"q"},{"type":"function_call","call_id":"c"}]}`, wire.Target{Dialect: wire.OpenAIResponses, Variant: wire.OtherVariant})
 		f(url, `{"messages":[{"role":"user","content":[{"type":"tool_result"}]}]}`, messages)
 		f(url, `{"anthropic_version":"bedrock-2023-05-31","messages":[]}`, messages)
 		f(url, `{"contents":[{"parts":[{"text":"q"}]}],"toolConfig":{}}`, wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI})

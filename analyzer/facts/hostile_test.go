@@ -4,11 +4,9 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -236,9 +234,9 @@ func TestHostileTakesLinearTime(t *testing.T) {
 		one, more := []byte(h.body(small)), []byte(h.body(times*small))
 		scan(more) // grow the memory before measuring
 		took := func(body []byte) time.Duration {
-			begun := processorTime(t)
+			begun := slowtest.Processor(t)
 			scan(body)
-			return max(processorTime(t)-begun, time.Microsecond)
+			return max(slowtest.Processor(t)-begun, time.Microsecond)
 		}
 		best, bestMore := took(one), took(more)
 		for range tries {
@@ -249,13 +247,6 @@ func TestHostileTakesLinearTime(t *testing.T) {
 		}
 		t.Errorf("%s: %d KB take %v, %d KB take %v", name, len(one)>>10, best, len(more)>>10, bestMore)
 	})
-}
-
-// processorTime returns the CPU time of this process.
-func processorTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // BenchmarkScanHostile measures each hostile body in two sizes, in MB/s.

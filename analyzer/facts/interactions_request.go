@@ -144,7 +144,14 @@ func (f *Request) readStep(s *scanner, m *Message) {
 		m.Reasoning = firstReasoning(st.reasoning, String)
 		m.Signed = foldSignature(s, 0, st.signature)
 	default:
-		m.Unpaired = !isServerStep(st.typ)
+		switch m.Unpaired = false; {
+		case bytes.HasSuffix(st.typ, serverCall):
+			m.Fields |= FieldServerUse
+		case bytes.HasSuffix(st.typ, serverStepResult):
+			m.Fields |= FieldServerOrphan // its call is another step
+		default:
+			m.Unpaired = true
+		}
 	}
 	f.own(m, calls, replies)
 }
@@ -225,10 +232,13 @@ func contentPart(typ []byte) Parts {
 	return PartOther
 }
 
-// isServerStep reports whether steps of this type, such as google_search_call, are calls or results of tools that the provider
-// runs.
+// serverCall and serverStepResult end the types of steps that are calls and results of tools that the provider runs:
+// google_search_call with an id, and google_search_result with the same call_id.
+var serverCall, serverStepResult = []byte("_call"), []byte("_result")
+
+// isServerStep reports whether steps of this type are calls or results of tools that the provider runs.
 func isServerStep(typ []byte) bool {
-	return bytes.HasSuffix(typ, []byte("_call")) || bytes.HasSuffix(typ, []byte("_result"))
+	return bytes.HasSuffix(typ, serverCall) || bytes.HasSuffix(typ, serverStepResult)
 }
 
 func (f *Request) stepMessage(s *scanner, m *Message, st *step) {

@@ -151,10 +151,13 @@ func (t *texts) hash(f *Request, s *scanner) uint64 {
 
 // setText steps over the current value and, if it is a string and v is empty, stores it in v.
 func setText(v *string, s *scanner) {
-	n := len(s.scratch)
-	if text, _ := s.text(); *v == "" {
-		*v = string(text)
+	if *v != "" { // set by an earlier event of the stream
+		s.skip()
+		return
 	}
+	n := len(s.scratch)
+	text, _ := s.text()
+	*v = string(text)
 	s.scratch = s.scratch[:n]
 }
 

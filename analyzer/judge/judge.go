@@ -23,7 +23,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/identity"
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // maxExplained limits the findings of one request that get a root cause, because each search walks the whole history.
@@ -70,11 +69,6 @@ func (f *Finding) Tolerate(n uint64) {
 	if f.Predicted == check.Reject {
 		f.Predicted, f.Tolerated = check.Lenient, n
 	}
-}
-
-// Check returns the violations of a request that belongs to no conversation.
-func (j *Judge) Check(r *facts.Request, t wire.Target) []check.Violation {
-	return j.checker.Check(r, t, nil)
 }
 
 // Request adds a request to its conversation and returns its findings, in rule order.

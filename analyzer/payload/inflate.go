@@ -31,13 +31,15 @@ type Inflater struct {
 
 // Inflate returns the decompressed body. The result is valid until the next call.
 func (f *Inflater) Inflate(encoding string, body []byte) ([]byte, error) {
-	var r io.Reader
-	switch src, name := bytes.NewReader(body), strings.ToLower(strings.TrimSpace(encoding)); name {
-	case "", "identity":
+	name := strings.ToLower(strings.TrimSpace(encoding))
+	if name == "" || name == "identity" {
 		if len(body) > limit.BodyBytes {
 			return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(body))
 		}
 		return body, nil
+	}
+	var r io.Reader
+	switch src := bytes.NewReader(body); name {
 	case "gzip", "x-gzip":
 		if f.gzip == nil {
 			f.gzip = new(gzip.Reader)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // Message returns the index of the message that broke the prefix, or -1.
@@ -85,7 +87,8 @@ func (v *Verdict) what() string {
 
 // Evidence says what was missed in a call with these input tokens.
 func (v *Verdict) Evidence(input int64) string {
-	s := fmt.Sprintf("%d of %d reusable tokens were not read from the cache, in a call with %d input tokens", v.Missed, v.Reusable, input)
+	s := fmt.Sprintf("%s of %s reusable tokens were not read from the cache, in a call with %s input tokens",
+		quantity.Count(v.Missed), quantity.Count(v.Reusable), quantity.Count(input))
 	if v.Element != "" {
 		s += "; the first difference is in " + v.Element
 	}

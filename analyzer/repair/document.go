@@ -40,11 +40,11 @@ func children(text []byte, i int) iter.Seq[child] {
 			c := child{start: jsonscan.Space(text, i+1)}
 			c.value = c.start
 			if object {
-				end := valueEnd(text, c.start)
+				end := jsonscan.End(text, c.start)
 				c.key = string(jsonscan.AppendText(nil, text[c.start+1:end-1]))
 				c.value = jsonscan.Space(text, jsonscan.Space(text, end)+1) // after the colon
 			}
-			c.end = valueEnd(text, c.value)
+			c.end = jsonscan.End(text, c.value)
 			if !yield(c) {
 				return
 			}
@@ -53,24 +53,10 @@ func children(text []byte, i int) iter.Seq[child] {
 	}
 }
 
-// valueEnd returns the index after the value that starts at text[i].
-func valueEnd(text []byte, i int) int {
-	switch text[i] {
-	case '"':
-		return jsonscan.StringEnd(text, i+1) + 1
-	case '{', '[':
-		return jsonscan.ContainerEnd(text, i+1)
-	}
-	for i < len(text) && strings.IndexByte(",]} \t\r\n", text[i]) < 0 {
-		i++
-	}
-	return i
-}
-
 // find returns the child that a JSON pointer names, and the child before it. The whole text is a child without a key.
 func find(text []byte, pointer string) (c, before child, ok bool) {
 	c.start = jsonscan.Space(text, 0)
-	c.value, c.end = c.start, valueEnd(text, c.start)
+	c.value, c.end = c.start, jsonscan.End(text, c.start)
 	for token := range tokens(pointer) {
 		container := c.value
 		ok, before = false, child{start: -1}
@@ -187,7 +173,7 @@ func add(text []byte, pointer string, v []byte) ([]byte, error) {
 		if last.start < 0 {
 			return splice(text, parent.value+1, parent.value+1, key, []byte(":"), v), nil
 		}
-		colon := text[valueEnd(text, last.start):last.value]
+		colon := text[jsonscan.End(text, last.start):last.value]
 		return splice(text, last.end, last.end, []byte(","), lead(text, last.start), key, colon, v), nil
 	}
 	c, before, ok := find(text, pointer)

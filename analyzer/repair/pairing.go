@@ -90,6 +90,12 @@ func orphan(e *edit) bool {
 
 // removeServerResult removes the first result in message i of a tool that the provider ran, if its call is not before it.
 func (e *edit) removeServerResult(i int) bool {
+	if e.dialect.Pairing.Items {
+		e.remove(e.message(i))
+		e.say("removes the result of a tool that the provider ran, without its call")
+		e.lose("the result in step %d", i)
+		return true
+	}
 	var parts []struct {
 		Type, ID     string
 		ToolUseID    string               `json:"tool_use_id"`

@@ -38,3 +38,32 @@ func TestProviders(t *testing.T) {
 	spaces := `{"tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}],"input":[`
 	f(responses, spaces+call+output, spaces+call+`,"namespace":"n"`+output)
 }
+
+// Steps of Gemini's Interactions API: a thought comes back with the call that needs its signature.
+func TestInteractions(t *testing.T) {
+	target := wire.Target{Dialect: wire.Interactions, Variant: wire.GeminiAPI}
+	f := func(o Options, body, want, lost string) {
+		t.Helper()
+		r := must.Get(Repair(target, []byte(body), o))(t)
+		if string(r.Body) != want || strings.Join(r.Lost(), "; ") != lost || len(r.Left) > 0 {
+			t.Errorf("%s: %s, lost %q, left %v", body, r.Body, r.Lost(), r.Left)
+		}
+	}
+	const (
+		start   = `{"model":"gemini-3.6-flash","input":[{"type":"user_input","content":[{"type":"text","text":"q"}]}`
+		thought = `{"type":"thought","signature":"AA=="}`
+		call    = `{"type":"function_call","id":"c","name":"f","arguments":{}}`
+		second  = `{"type":"function_call","id":"d","name":"f","arguments":{}}`
+		reply   = `,{"type":"function_result","call_id":"c","name":"f","result":"r"}`
+		replies = reply + `,{"type":"function_result","call_id":"d","name":"f","result":"r"}]}`
+	)
+	one, two := Options{Answers: [][]byte{[]byte(thought), []byte(call)}}, Options{Answers: [][]byte{[]byte(thought), []byte(call), []byte(second)}}
+	f(one, start+reply+`]}`, start+`,`+thought+`,`+call+reply+`]}`, "")
+	f(one, start+`,`+call+reply+`]}`, start+`,`+thought+`,`+call+reply+`]}`, "")
+	f(two, start+`,`+call+`,`+second+replies, start+`,`+thought+`,`+call+`,`+second+replies, "")
+	result := `,{"type":"google_search_result","call_id":"s"},{"type":"model_output","content":[{"type":"text","text":"a"}]},{"type":"user_input","content":[]}]}`
+	f(Options{Lenient: true}, start+result, start+strings.TrimPrefix(result, `,{"type":"google_search_result","call_id":"s"}`), "the result in step 1")
+
+	r := must.Get(Repair(target, []byte(start+`,`+call+reply+`]}`), Options{}))(t)
+	must.Equal(t, len(r.Left), 1, "without the answer")
+}

@@ -276,8 +276,11 @@ const noSignature = "skip_thought_signature_validator"
 
 func signature(e *edit) bool {
 	c := e.callWith(func(c *check.PairedCall) bool { return c.Signature <= facts.Null })
-	if c == nil || e.dialect.Pairing.Items { // it is in a step of its own
+	if c == nil {
 		return false
+	}
+	if e.dialect.Pairing.Items {
+		return e.thought(c)
 	}
 	at, ok := e.callAt(c)
 	if !ok {
@@ -292,6 +295,23 @@ func signature(e *edit) bool {
 	default:
 		e.set(at, "/extra_content", join(`{"google":{"thought_signature":`, quote(noSignature), `}}`))
 	}
+	return true
+}
+
+// thought restores the signed step of the answer before its calls, among which c is.
+func (e *edit) thought(c *check.PairedCall) bool {
+	if e.answerWith(c.Call.ID) == nil {
+		return false
+	}
+	i := slices.IndexFunc(e.answers, func(a answer) bool { return a.calls(c.Call.ID) })
+	for i > 0 && e.answers[i].facts.Messages[0].Item == facts.ItemCall {
+		i--
+	}
+	if e.answers[i].facts.Messages[0].Signed == 0 {
+		return false
+	}
+	e.add(e.message(c.Message), e.answers[i].raw)
+	e.say("restores the thought with the signature from the model's answer")
 	return true
 }
 

@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -153,9 +152,9 @@ func TestHostile(t *testing.T) {
 			measure := func(rules []*check.Rule) (best, bestMore time.Duration) {
 				c := check.NewChecker(rules)
 				took := func(r *facts.Request) time.Duration {
-					begun := processorTime(t)
+					begun := slowtest.Processor(t)
 					c.Check(r, s.target, nil)
-					return max(processorTime(t)-begun, time.Microsecond)
+					return max(slowtest.Processor(t)-begun, time.Microsecond)
 				}
 				took(all) // memory grows only once
 				best, bestMore = took(one), took(all)
@@ -208,11 +207,4 @@ func (s *shape) hostile(n int) map[string][]byte {
 		bodies["one message"] = []byte(`[{"role":"assistant","tool_calls":[{}` + strings.Repeat(",{}", n-1) + `]}]`)
 	}
 	return bodies
-}
-
-// processorTime is what this process has used.
-func processorTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	must.Do(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

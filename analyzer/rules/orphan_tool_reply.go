@@ -48,13 +48,13 @@ func orphanToolReply(p *check.Pass) {
 	switch p.Target.Dialect {
 	case wire.Anthropic:
 		serverResults(p, needCalls.reject(p.Target))
-	case wire.Gemini:
+	case wire.Gemini, wire.Interactions:
 		serverResults(p, check.Lenient) // whether it is refused is unknown
 	default:
 	}
 }
 
-// serverResults reports results of tools that the provider ran (server_tool_use, mcp_tool_use, toolCall) without any such call before them,
+// serverResults reports results of tools that the provider ran (server_tool_use, mcp_tool_use, toolCall, google_search_call) without any such call before them,
 // which compaction leaves: "Each `web_search_tool_result` block must have a corresponding `server_tool_use` block before it".
 func serverResults(p *check.Pass, severity check.Severity) {
 	if p.Request.Stored {

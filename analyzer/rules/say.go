@@ -98,7 +98,7 @@ func role(p *check.Pass, i int) string {
 	case facts.ItemReference:
 		return "item_reference"
 	case facts.ItemOther:
-		return "other item"
+		return "other " + wordsOf(p).Message
 	case facts.NoItem, facts.ItemMessage:
 	}
 	switch m.Role {

@@ -18,7 +18,7 @@ calls only the first has one. Without it: "Function call is missing a thought_si
 histories only "Request contains an invalid argument". In the OpenAI endpoint it is in the call's
 extra_content.google.thought_signature; in the Interactions API, in the thought before the call. Usual causes: calls were stored as id, name and arguments; a stream's
 extra_content was not assembled; the calls were made by another model. Store the call unchanged.`,
-	Fix:      "Store and resend thoughtSignature (extra_content of a call in the OpenAI format); for calls of another model send skip_thought_signature_validator.",
+	Fix:      "Store and resend thoughtSignature (extra_content of a call in the OpenAI format, the thought before it in the Interactions API); for calls of another model send skip_thought_signature_validator.",
 	Severity: by{wire.Gemini: nil, wire.Interactions: {wire.GeminiAPI}, wire.OpenAIChat: {wire.GeminiOpenAI}}.reject,
 	Run:      thoughtSignatureMissing,
 }

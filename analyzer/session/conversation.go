@@ -61,7 +61,7 @@ type branch struct {
 	source     *source
 	answer     *answer
 	active     time.Time // time of the newest request or answer
-	inFlight   int       // number of requests that are not completed
+	inFlight   int32     // number of requests that are not completed
 	concurrent bool      // two different requests were in flight at the same time
 	resent     bool      // the newest request was sent more than once, so it may have several answers
 	newest     *Turn

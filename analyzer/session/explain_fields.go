@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -34,7 +35,11 @@ func explainReasoning(x *explainer) RootCause {
 		return r
 	}
 	had := a.reasons
-	if x.Rule == "thought_signature_missing" {
+	switch {
+	case x.Rule != "thought_signature_missing":
+	case x.items: // the signature is that of a thought, which may be behind the call
+		had = had && !slices.ContainsFunc(x.q.messages[x.Message:x.q.groupEnd(x.Message)], func(m message) bool { return m.reasons })
+	default:
 		had = false
 		for _, c := range a.calls {
 			had = had || c.signed

@@ -6,7 +6,11 @@ import "github.com/llmtap/llmtap/analyzer/facts"
 // the call is in the same message, or in one before it if the answer was paused.
 func (x *explainer) serverCallLost() RootCause {
 	m, place := &x.q.messages[x.Message], x.Message-x.q.lead
-	if a := x.before; a != nil && a.serverUse && place >= a.after && (x.q.copies(m, a) || x.aligned.whole && place == a.after) {
+	first := place // of the model's steps that the result is one of
+	for x.items && first > 0 && x.q.body()[first-1].item != facts.ItemMessage && x.q.body()[first-1].replies == 0 {
+		first--
+	}
+	if a := x.before; a != nil && a.serverUse && place >= a.after && (x.q.copies(m, a) || x.aligned.whole && first == a.after) {
 		return because(CallsDropped, High, "server_tool", "answer of exchange %s has a call of a tool that the provider ran, and its result; message %d of the next request has the result alone",
 			a.exchange, x.Message)
 	}
@@ -15,7 +19,7 @@ func (x *explainer) serverCallLost() RootCause {
 		was := &x.p.messages[i]
 		switch at := i - x.p.lead; {
 		case !was.serverUse:
-		case at == place && from == place || was.text != 0 && !was.noText && was.text == m.text:
+		case !x.items && at == place && from == place || was.text != 0 && !was.noText && was.text == m.text:
 			return because(CallsDropped, High, "server_tool", "message %d of the request before (exchange %s) has a call of a tool that the provider ran; message %d of the next request is its copy with the result alone",
 				i, x.previous, x.Message)
 		case at < from || at >= to || x.isSent(was):

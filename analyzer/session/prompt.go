@@ -11,13 +11,16 @@ import (
 // mediaSize bounds the size of a message with an image or a file, whose tokens do not depend on its bytes.
 const mediaSize = 8 << 10
 
-// messageSize returns the size of m in a prompt.
-func messageSize(m *facts.Message, in *Request) int32 {
+// media are the parts of which the tokens do not depend on the bytes.
+const media = facts.PartImage | facts.PartAudio | facts.PartFile
+
+// promptSize returns the size in a prompt of m, which is in a shape or has media.
+func promptSize(m *facts.Message, in *Request) int32 {
 	n := m.End - m.Start
 	if in.Shaped && m.End <= len(in.Body) {
 		n = promptcache.Size(in.Body[m.Start:m.End])
 	}
-	if m.Parts&(facts.PartImage|facts.PartAudio|facts.PartFile) != 0 {
+	if m.Parts&media != 0 {
 		n = min(n, mediaSize)
 	}
 	return int32(min(n, math.MaxInt32))
@@ -37,17 +40,22 @@ func (b *branch) prompt(in *Request, q *skeleton, a alignment, continues, loose 
 	}
 	p := &b.tip
 	pb, qb := p.body(), q.body()
-	k := 0
-	for k < len(pb) && k < len(qb) && (pb[k].hash == qb[k].hash || loose && p.same(&pb[k], q, &qb[k], true)) {
-		k++
-	}
 	e.Prompt, e.Loose = b.cache, loose
-	e.Shared = min(int(e.Prompt.Shared), k)
+	k, shared := 0, int(b.cache.Shared)
+	for both := min(len(pb), len(qb)); k < both; k++ {
+		y := &qb[k]
+		if x := &pb[k]; x.hash != y.hash && !(loose && p.same(x, q, y, true)) {
+			break
+		}
+		if k < shared {
+			e.SharedBytes += int(y.size)
+		}
+	}
+	e.Shared = min(shared, k)
 	e.Prompt.Shared = uint16(e.Shared)
 	if continues {
 		b.cache.Shared = e.Prompt.Shared
 	}
-	e.SharedBytes = size(qb[:e.Shared])
 	switch messages := int(e.Prompt.Messages); {
 	case e.Shared >= messages:
 		return e
@@ -128,8 +136,15 @@ func (t *Turn) Earlier() *promptcache.Earlier { return &t.store.earlier }
 // First reports whether the request is the first of its conversation.
 func (t *Turn) First() bool { return t.previous == "" && t.Branch == "" }
 
-// BodySize returns the size of the messages after the leading system messages, and their number.
-func (t *Turn) BodySize() (bytes, messages int) { return size(t.q.body()), t.length }
+// BodySize returns the size of the messages after the leading system messages, with those that the provider has stored, and the number of
+// those in the request. It is valid as long as Earlier.
+func (t *Turn) BodySize(stored bool) (bytes, messages int) {
+	e, body := &t.store.earlier, t.q.body()
+	if !stored {
+		body = body[e.Shared:]
+	}
+	return e.SharedBytes + size(body), t.length
+}
 
 // Prompt returns what the history of the request remembers of its prompts.
 func (t *Turn) Prompt() *promptcache.Prompt { return &t.branch.cache }

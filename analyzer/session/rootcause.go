@@ -259,12 +259,7 @@ func because(id, confidence, detail, format string, args ...any) RootCause {
 }
 
 // item returns the term for an element of the history in evidence.
-func (t *Turn) item() string {
-	if t.items {
-		return "item"
-	}
-	return "message"
-}
+func (t *Turn) item() string { return t.word }
 
 // callName returns the call id of the defect, with the name of the tool if it is known.
 func (x *explainer) callName() string { return callName(x.ToolCallID, x.call) }

@@ -90,7 +90,9 @@ func (s *skeleton) read(in *Request) {
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
 		k.mixed = in.Target.Dialect == wire.Anthropic && m.End <= len(in.Body) && mixed(m, in.Body)
 		k.serverUse = m.Fields&facts.FieldServerUse != 0
-		k.size = messageSize(m, in)
+		if k.size = int32(min(m.End-m.Start, math.MaxInt32)); in.Shaped || m.Parts&media != 0 {
+			k.size = promptSize(m, in)
+		}
 		for j := range m.Replies {
 			s.replies = append(s.replies, hashOrZero(m.Replies[j].ID))
 		}

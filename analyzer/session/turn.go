@@ -44,6 +44,7 @@ type Turn struct {
 	body  []byte
 
 	items    bool         // calls and replies are separate items
+	word     string       // for an element of the history: message, item, step
 	names    bool         // replies name functions instead of calls
 	threaded bool         // the answer can be named by a later request (Anthropic's message threads)
 	named    *namedAnswer // answer identified by previous_response_id or thread.previous_message_id

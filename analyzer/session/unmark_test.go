@@ -26,7 +26,7 @@ func TestUnmark(t *testing.T) {
 func TestShapedSize(t *testing.T) {
 	body := []byte(`["~999999999:0123456789abcdef","~999999999:0123456789abcdef","~999999999:0123456789abcdef"]`)
 	in := Request{Shaped: true, Body: body, Facts: &facts.Request{Messages: []facts.Message{{End: len(body)}}}}
-	if got := messageSize(&in.Facts.Messages[0], &in); got != math.MaxInt32 {
+	if got := promptSize(&in.Facts.Messages[0], &in); got != math.MaxInt32 {
 		t.Errorf("size %d", got)
 	}
 }

@@ -1,7 +1,6 @@
 package toolreply
 
 import (
-	"bytes"
 	"iter"
 
 	"github.com/zeebo/xxh3"
@@ -67,7 +66,7 @@ func (r *Reader) of(content []byte, gemini bool) string {
 		return r.ofText(content[1 : len(content)-1])
 	case content[0] == '[': // parts: the first text, or JSON in Bedrock
 		for part := range elements(content) {
-			for key, v := range members(part) {
+			for key, v := range jsonscan.Members(part) {
 				switch {
 				case string(key) == "text" && v[0] == '"':
 					return r.ofText(v[1 : len(v)-1])
@@ -81,7 +80,7 @@ func (r *Reader) of(content []byte, gemini bool) string {
 		if e == Likely && gemini {
 			return Certain // Gemini's documentation gives the member error this meaning
 		}
-		for key, v := range members(content) {
+		for key, v := range jsonscan.Members(content) {
 			if e == "" && v[0] == '"' && (string(key) == "result" || string(key) == "output" || string(key) == "content") {
 				e = r.ofText(v[1 : len(v)-1])
 			}
@@ -165,7 +164,7 @@ const maxErrorMembers = 4
 // ofObject returns how certain it is that a JSON object reports an error.
 func ofObject(b []byte) (e string) {
 	n := 0
-	for key, v := range members(b) {
+	for key, v := range jsonscan.Members(b) {
 		n++
 		switch string(key) {
 		case "isError": // a result of MCP
@@ -192,9 +191,6 @@ func ofObject(b []byte) (e string) {
 	return e
 }
 
-// members returns the raw keys and the raw values of the members of a JSON object, as far as it is one.
-func members(b []byte) iter.Seq2[[]byte, []byte] { return sizedMembers(b, -1) }
-
 // sizedMembers returns the members of a JSON object whose content, if it is a string, probably has size bytes.
 func sizedMembers(b []byte, size int) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, v []byte) bool) {
@@ -213,7 +209,7 @@ func sizedMembers(b []byte, size int) iter.Seq2[[]byte, []byte] {
 			i = jsonscan.Space(b, i+1)
 			n := i + size + 2
 			if size < 0 || size > len(b) || n >= len(b) || b[i] != '"' || b[n-1] != '"' || b[n] != ',' && b[n] != '}' || string(key) != "content" && string(key) != "output" {
-				n = valueEnd(b, i)
+				n = jsonscan.End(b, i)
 			}
 			if n <= i || !yield(key, b[i:n]) {
 				return
@@ -230,7 +226,7 @@ func sizedMembers(b []byte, size int) iter.Seq2[[]byte, []byte] {
 func elements(b []byte) iter.Seq[[]byte] {
 	return func(yield func(v []byte) bool) {
 		for i := jsonscan.Space(b, 1); i < len(b); i = jsonscan.Space(b, i+1) {
-			n := valueEnd(b, i)
+			n := jsonscan.End(b, i)
 			if n <= i || !yield(b[i:n]) {
 				return
 			}
@@ -239,21 +235,4 @@ func elements(b []byte) iter.Seq[[]byte] {
 			}
 		}
 	}
-}
-
-// valueEnd returns the end of the value at i, or i or less if there is none.
-func valueEnd(b []byte, i int) int {
-	if i >= len(b) {
-		return -1
-	}
-	switch b[i] {
-	case '"':
-		return jsonscan.StringEnd(b, i+1) + 1
-	case '{', '[':
-		return jsonscan.ContainerEnd(b, i+1)
-	}
-	for i < len(b) && bytes.IndexByte([]byte(",]} \t\r\n"), b[i]) < 0 {
-		i++
-	}
-	return i
 }

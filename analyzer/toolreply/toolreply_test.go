@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/shape"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // read returns how certain it is that the reply in a request reports an error, and its hash.
@@ -158,10 +159,10 @@ func FuzzRead(f *testing.F) {
 func TestNested(t *testing.T) {
 	const depth = 20_000
 	b := []byte(strings.Repeat(`{"toolResult":`, depth) + `{"status":"error"}` + strings.Repeat("}", depth))
-	began := time.Now()
+	began := slowtest.Processor(t)
 	var r toolreply.Reader
 	must.Equal(t, r.Read(b, false, -1).Error, "", "error")
-	if took := time.Since(began); took > time.Second {
+	if took := slowtest.Processor(t) - began; took > time.Second {
 		t.Errorf("%d bytes took %v", len(b), took)
 	}
 }

@@ -215,7 +215,7 @@ var pageAttacks = []attack{
 		name: "a form without its token, or with a wrong one", listeners: onUI, short: true, want: "403",
 		run: func(w *attackWorld, l string) string {
 			var got []string
-			for _, path := range []string{"/silences", "/alerts/x/acknowledge", "/alerts/x/silence", "/silences/x/expire", "/problem/x/assign", "/problem/x/resolve", "/problem/x/ignore", "/problem/x/reopen", "/logout", "/login"} {
+			for _, path := range []string{"/silences", "/alerts/x/acknowledge", "/alerts/x/silence", "/silences/x/expire", "/problem/x/assign", "/problem/x/resolve", "/problem/x/ignore", "/problem/x/reopen", "/views", "/views/rename", "/views/delete", "/logout", "/login"} {
 				for _, body := range []string{"", "form=", "form=wrong", "form=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
 					h := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 					got = append(got, w.plain.doAs(w.T, l, http.MethodPost, path, body, h).status())

@@ -20,7 +20,7 @@ var explainCommand = &command.Command{
 records as JSON lines or a HAR, plain, gzip or zstd; the format is detected:
 
   {"id":…,"body":…,"status":400,"provider":"gemini"}             an error
-  {"id":…,"request":…,"response":…,"status":400,"url":"https…"}  an exchange
+  {"id":…,"request":…,"response":…,"status":400,"url":"https…"}  a call
 
 A "request" and a "url" make the cause of an error more certain. With --unknown it
 lists the stored error texts that llmtap cannot explain, one row per wording.

@@ -42,7 +42,7 @@ var importRules = []struct {
 	{"analyzer/price", nil, "the analyzer, queries and pages use one price table"},
 	{"analyzer/rules", []string{"analyzer/check", "analyzer/facts", "ingest/sdk/go/wire"}, "a rule sees one request"},
 	{"analyzer/rulestest", []string{"ingest/sdk/go/must", "ingest/sdk/go/wire", "ingest/dialect", "ingest/recorded/recordedtest", "analyzer/facts"}, "only tests import it"},
-	{"analyzer", []string{"ingest/sdk/go/event", "ingest/sdk/go/wire", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
+	{"analyzer", []string{"ingest/quantity", "ingest/sdk/go/event", "ingest/sdk/go/wire", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
 	{"sinks/chdb/chdbtest", []string{"ingest/sdk/go/must", "sinks/chdb"}, "only tests import it"},
 	{"sinks/sinktest", []string{"ingest/sdk/go/must", "ingest/sdk/go/event", "analyzer", "sinks"}, "only tests import it"},
 	{"sinks", []string{"ingest/sdk/go/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},

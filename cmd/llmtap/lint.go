@@ -19,7 +19,7 @@ var lintCommand = &command.Command{
 standard input (-): a HAR, or JSON or JSON lines with any mix of
   request bodies
   message arrays
-  exchanges      {"request":…,"response":…,"status":…,"url":…}
+  calls          {"request":…,"response":…,"status":…,"url":…}
   batch requests {"custom_id":…,"url":…,"body":…}, {"custom_id":…,"params":…}
   conversations  {"messages":…,"format":"openai.chat"}
 Files may be compressed with gzip or zstd, and UTF-8 or UTF-16. A record may

@@ -50,18 +50,19 @@ func TestPages(t *testing.T) {
 	t.Run("Grafana", func(t *testing.T) { testGrafana(t, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("from a number to its calls", func(t *testing.T) { testTraffic(t, b, d) })
+	t.Run("views", func(t *testing.T) { testViews(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
 	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
 	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent",
-			d.fleet+"traffic/conversations", d.timeline(t, b)) {
+			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question", d.timeline(t, b)) {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
 				p.Open(u)
-				p.Eval(`document.querySelectorAll("details.act").forEach((d) => { d.open = true; })`, nil)
+				p.Eval(`document.querySelectorAll("details.act, details.filterbar").forEach((d) => { d.open = true; })`, nil)
 				auditPage(t, p)
 			})
 		}
@@ -277,6 +278,51 @@ func testTraffic(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 		t.Errorf("the timeline has %d calls: %s", n, p.Text("#timeline"))
 	}
 	clean(t, p)
+}
+
+// With the keyboard alone, a person finds calls by a text from another page. The view is saved for all, opened by somebody else, renamed
+// and deleted; another one is only in this browser.
+func testViews(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
+	p, other := b.Page(t, pageViews[0]), b.Page(t, pageViews[3])
+	p.Open(d.fleet)
+	p.TabTo(".filterbar summary")
+	p.Press("Enter")
+	p.TabTo(".filterbar input[name=text]")
+	p.Type("Sum question")
+	p.Submit()
+	if calls := p.Links("#list tbody tr td:first-child a"); len(calls) == 0 || !strings.Contains(p.Text(".filters"), "Sum question") || strings.Contains(p.Text("#list tbody"), "executor") {
+		t.Errorf("%d calls; filters: %s", len(calls), p.Text(".filters"))
+	}
+	p.Follow(".views a")
+	p.Fill("#save input[name=view]", "Questions")
+	p.Fill("#save input[name=name]", "Anna")
+	p.Submit()
+	must.Contain(t, p.Text(".notice"), "saved for all", "notice")
+	other.Open(d.fleet + "views")
+	other.Follow("#views > .saved a")
+	var at string
+	other.Eval("location.pathname + location.search", &at)
+	must.Equal(t, at, "/traffic/calls?text=Sum+question", "the view of others")
+	p.Open(d.fleet + "views?of=" + url.QueryEscape("/traffic/calls?failed=yes"))
+	p.Fill("#save input[name=view]", "Mine")
+	p.Click("[data-own=save]")
+	p.Wait(`document.querySelector("#own-views li")`)
+	p.Open(d.fleet + "views")
+	must.Contain(t, p.Text("#own-views"), "Mine", "views of this browser")
+	other.Open(d.fleet + "views")
+	must.Equal(t, other.Text("#own-views li"), "", "views of another browser")
+	p.Eval(`document.querySelectorAll("#views details").forEach((d) => { d.open = true; }); document.querySelectorAll("#views li input:not([type=hidden])").forEach((i) => { i.value += " 2"; })`, nil)
+	p.Click("#own-views form button:not([type])")
+	p.Wait(`document.querySelector("#own-views b").textContent === "Mine 2"`)
+	p.Follow("#views > .saved form button")
+	must.Contain(t, p.Text("#views > .saved"), "Questions 2", "renamed")
+	p.Eval(`document.querySelectorAll("#views details").forEach((d) => { d.open = true; })`, nil)
+	p.Click("#own-views [data-own=delete]")
+	p.Wait(`document.querySelector("#own-views").hidden`)
+	p.Follow("#views > .saved button[formaction]")
+	must.Contain(t, p.Text("#views"), "No view has been saved", "deleted")
+	clean(t, p)
+	clean(t, other)
 }
 
 // timeline returns the URL of a conversation over time.

@@ -86,7 +86,7 @@ test "$1 $2 $3 $4" = "mcp add llmtap --" && shift 4
 		env: append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "LLMTAP_DATA_DIR="+demo,
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url."+top+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/llmtap/llmtap"),
 		waits: []*longCommand{
-			{prefix: "go run ./cmd/llmtap demo", ready: "llmtap query first_bad_version"},
+			{prefix: "go run ./cmd/llmtap demo", ready: "llmtap query whose_change"},
 			{prefix: "llmtap up", ready: "llmtap is up", env: []string{
 				"LLMTAP_DATA_DIR=" + up, "LLMTAP_SLACK_API_URL=" + slack.URL + "/api/", "LLMTAP_NATS_PORT=" + strconv.Itoa(freePort(t)), "LLMTAP_LISTEN=127.0.0.1:0",
 				"LLMTAP_PROXY_LISTEN=127.0.0.1:0", "LLMTAP_RECEIVE_LISTEN=127.0.0.1:0", "LLMTAP_RECEIVE_GRPC_LISTEN=127.0.0.1:0", "LLMTAP_UI_LISTEN=127.0.0.1:0",

@@ -37,8 +37,6 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	database := c.Parameters.String("database", "", "print: `name` of the database (default "+chdb.Database+"); verify: of the database to create (default NAME_verify)")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
 	keep := c.Parameters.Bool("keep", false, "verify: do not drop the database")
-	wait := c.Parameters.Duration("wait", clickhouse.VerifyWait, "verify: limit for replication")
-	format := c.Choice(c.Flags, "format", command.Text, "`format`: verify: output format", command.Text, command.JSON)
 	servers := connect.DirectFlags(c, "clickhouse.password_file")
 	style := c.Style()
 	if err := c.Parse(); err != nil {
@@ -54,9 +52,6 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	default:
 		return command.BadInputf("unknown action %q; see llmtap schema --help", action)
 	}
-	if action != "verify" && *format != command.Text {
-		return command.BadInputf("--format is only for verify")
-	}
 	cfg, err := servers.ClickHouse()
 	if err != nil {
 		return err
@@ -64,8 +59,8 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	cfg.Cluster = cmp.Or(*cluster, cfg.Cluster)
 	switch {
 	case action == "verify":
-		v := clickhouse.VerifyConfig{Config: cfg, ScratchDatabase: *database, Keep: *keep, Wait: *wait}
-		ok, err := schema.Verify(ctx, v, schema.Output{Stdout: c.Stdout, Stderr: c.Stderr, Style: style, Format: *format})
+		v := clickhouse.VerifyConfig{Config: cfg, ScratchDatabase: *database, Keep: *keep}
+		ok, err := schema.Verify(ctx, c.Stdout, v, style)
 		if err == nil && !ok {
 			err = &command.ExitError{Code: command.ExitFailed}
 		}

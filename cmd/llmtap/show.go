@@ -15,7 +15,7 @@ import (
 var showCommand = &command.Command{
 	Name:  "show",
 	Args:  "ID",
-	Short: "Show a stored exchange or conversation, with its faults marked",
+	Short: "Show a stored call or conversation, with its faults marked",
 	Long: `An exchange is shown with its messages, parameters, answer, cause and findings; a
 conversation with the messages that each exchange added. Below a finding, lines
 marked - show what the model said, lines marked + what the request contains instead.
@@ -49,7 +49,7 @@ func runShow(ctx context.Context, c *command.Call) error {
 	var o show.Options
 	c.Parameters.StringVar(&o.Tool, "tool", "", "`name`: show the calls of this tool, or the call with this id, and the replies")
 	c.Parameters.BoolVar(&o.Full, "full", false, "do not shorten texts and lists of messages")
-	c.Parameters.IntVar(&o.Limit, "limit", 50, "maximum `number` of exchanges of a conversation: failures first, then the newest; or of calls of a tool")
+	c.Parameters.IntVar(&o.Limit, "limit", 50, "maximum `number` of calls of a conversation: failures first, then the newest; or of calls of a tool")
 	asTest := c.Choice(c.Parameters, "as-test", "", "write a `test` for the repository of the agent", regression.Pytest, regression.Go)
 	servers := connect.Flags(c)
 	format := c.Format(show.Formats...)

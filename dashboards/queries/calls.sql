@@ -1,7 +1,7 @@
 -- Which calls were made?
 -- group Calls
 -- since 1 hour
--- param sort = time: time, seconds, tokens, cost or messages; the newest or the most first
+-- param sort = time | seconds | tokens | cost | messages: the newest or the most first
 -- param cost = 0: only calls that cost this many dollars or more
 -- param after = : next of a row, to continue with the row after it
 -- bound prices: price table of the configuration, as JSON
@@ -36,15 +36,7 @@ SELECT
     conversation_id,
     exchange_id,
     {next key, exchange_id} AS next
-FROM
-(
-    SELECT
-        *,
-        {tokens}
-    FROM exchanges_final
-    WHERE {filter calls}
-) AS c
-LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
+FROM {priced calls}
 WHERE {later key, exchange_id}
     AND ({cost:Float64} <= 0 OR dollars >= {cost:Float64})
 ORDER BY key DESC, exchange_id DESC

@@ -33,6 +33,7 @@ var filters = []filter{
 	{"tokens", "only calls with this many tokens in and out or more, such as 10000; <10000: with fewer", inRange},
 	{"conversation", "only this conversation", equals},
 	{"run", "only this run", equals},
+	{"text", "only calls that are the first to send a message with these whole words, or whose answer has them, in any case, as written in the JSON", hasText},
 }
 
 // tables lists the column of each filter, and the time column, of the tables that {filter TABLE} knows.
@@ -45,7 +46,7 @@ var tables = map[string]map[string]string{
 	// own, so that these are not filters of exchanges. The others are added below.
 	"calls": {
 		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "duration", "tokens": "(ifNull(input_tokens, 0) + ifNull(output_tokens, 0))",
-		"conversation": "conversation_id", "run": "run_id",
+		"conversation": "conversation_id", "run": "run_id", "text": "answer",
 	},
 	// The version of a finding is that of the exchange that showed it first; a later version may have sent it again.
 	"findings": {
@@ -261,6 +262,25 @@ func inRange(column, value string, _ func(string) string) (string, error) {
 		return column + " < " + strconv.FormatFloat(n, 'f', -1, 64), nil
 	}
 	return column + " >= " + strconv.FormatFloat(n, 'f', -1, 64), nil
+}
+
+// asciiWord matches what the index of messages takes for a word.
+var asciiWord = regexp.MustCompile(`[0-9a-z]+`)
+
+// hasText looks up the longest word in the index of messages, as the query messages_with does. A text that is not ASCII is searched in
+// every message. Messages are stored with the time of the stream, and calls with that of the agent, so an hour is added.
+func hasText(column, value string, bind func(string) string) (string, error) {
+	text := strings.ToLower(value)
+	const stored = "seen_at >= {since:DateTime64(9, 'UTC')} - INTERVAL 1 HOUR"
+	indexed := ""
+	words := asciiWord.FindAllString(text, -1)
+	if len(words) > 0 && strings.IndexFunc(text, func(r rune) bool { return r > '~' }) < 0 {
+		longest := slices.MaxFunc(words, func(a, b string) int { return len(a) - len(b) })
+		indexed = ` AND hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), ` + bind(longest) + ")"
+	}
+	messages := "(SELECT id FROM messages WHERE kind != 'parameters' AND " + stored + indexed + " AND position(lower(body), " + bind(text) + ") > 0)"
+	sent := strings.Replace(column, "answer", "exchange_id", 1) + " IN (SELECT exchange_id FROM history WHERE " + stored + " AND message_id IN " + messages + ")"
+	return column + " IN " + messages + " OR " + sent, nil
 }
 
 func hasStatus(column, value string, _ func(string) string) (string, error) {

@@ -5,6 +5,11 @@ import "regexp"
 // fragments are expressions that statements share, so that a number is the same on each page and in each query. A later one may be
 // part of an earlier one.
 //
+//	{calls by group}  group of a call in the parameter by, of the rows {priced calls} as c
+//	{first failures}  statement: the first version of each cause, and the last clean one
+//	{measures}        measures of the calls of a group
+//	{priced calls}    the calls of the filters with their tokens and their prices
+//	{step}            step_seconds of the parameter step
 //	{latency 0.95}    seconds that 95% of the successful calls do not exceed, of calls that count; NULL without any. It is exact up
 //	                  to 8,192 calls, the size of ClickHouse's sample.
 //	{first_byte 0.5}  the same until the response begins
@@ -20,7 +25,8 @@ import "regexp"
 //	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
-//	{model prices}    subquery with known and price of each model of the time range, for a join
+//	{model prices}    subquery with known and price of each model of the time range, for a join; without FINAL, because the model of a
+//	                  replaced row only adds a row that nothing joins
 //	{tokens}          the tokens of a call for {dollars}
 //	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
 //	{next key, id}    value of the parameter after for the rows that follow this one
@@ -30,6 +36,104 @@ var fragments = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
+	{regexp.MustCompile(`\{calls by group\}`), `known = 0 OR c.input_tokens IS NULL AS no_price,
+    [multiIf(
+        {by:String} = 'all', 'all calls',
+        {by:String} = 'conversation', conversation_id,
+        {by:String} = 'run', run_id,
+        {by:String} = 'user', user,
+        {by:String} = 'service', toString(service),
+        {by:String} = 'stage', concat(toString(service), if(stage = '', '', '/'), toString(stage)),
+        {by:String} = 'version', concat(toString(service), ' ', toString(service_version)),
+        {by:String} = 'environment', toString(environment),
+        {by:String} = 'provider', toString(c.provider),
+        {by:String} = 'model', toString(c.model),
+        {by:String} = 'status', toString(status),
+        {by:String} = 'cause', if(failed, {reason}, ''),
+        startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
+        '')] AS one,
+    arrayJoin(multiIf(
+        {by:String} = 'tool', arrayMap(t -> toString(t), tools),
+        {by:String} = 'attr', arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes)),
+        one)) AS what`},
+	{regexp.MustCompile(`\{first failures\}`), `WITH
+    versions AS
+    (
+        SELECT
+            service,
+            stage,
+            service_version,
+            if({filter exchanges ONLY status}, cause, '') AS cause,
+            root_cause,
+            countIf({counted}) AS n,
+            countIf(NOT failed AND retry = 0) AS clean,
+            min(started_at) AS first_at,
+            max(started_at) AS last_at,
+            argMinIf(exchange_id, started_at, failed) AS first_id
+        FROM exchanges_final
+        WHERE {filter exchanges EXCEPT version, status}
+        GROUP BY service, stage, service_version, cause, root_cause
+    ),
+    -- The versions of each row, with all versions of its stage and their first calls.
+    with_all_versions AS
+    (
+        SELECT *, groupUniqArray((first_call, service_version, version_clean, version_calls)) OVER (PARTITION BY service, stage) AS all_versions
+        FROM
+        (
+            SELECT
+                *,
+                min(first_at) OVER (PARTITION BY service, stage, service_version) AS first_call,
+                sum(clean) OVER (PARTITION BY service, stage, service_version) AS version_clean,
+                sum(n) OVER (PARTITION BY service, stage, service_version) AS version_calls
+            FROM versions
+        )
+    ),
+    groupUniqArray(service_version) AS versions_with_it,
+    arrayReverseSort(arrayFilter(v -> v.1 < first_seen AND v.2 != '' AND NOT has(versions_with_it, v.2), any(all_versions)))[1] AS before,
+    arraySum(v -> v.4, arrayFilter(v -> has(versions_with_it, v.2), any(all_versions))) AS calls_with_it
+SELECT
+    service,
+    stage,
+    cause,
+    root_cause,
+    min(first_at) AS first_seen,
+    argMin(service_version, first_at) AS first_version,
+    if(pow(1 - failed_calls / calls_with_it, before.3) > 0.05, '', before.2) AS last_clean_version,
+    sum(n) AS failed_calls,
+    max(last_at) AS last_seen,
+    argMin(first_id, first_at) AS first_exchange_id,
+    arraySort(arrayMap(v -> toString(v), versions_with_it)) AS versions
+FROM with_all_versions
+WHERE cause != ''
+    AND ({cause:String} = '' OR cause = {cause:String})
+GROUP BY service, stage, cause, root_cause
+HAVING countIf({filter exchanges ONLY version}) > 0`},
+	{regexp.MustCompile(`\{measures\}`), `countIf({counted}) AS calls,
+    countIf(failed AND {counted}) AS failed_calls,
+    {percent failed_calls of calls} AS failed_percent,
+    topKIf(1)({reason}, failed AND {counted})[1] AS main_reason,
+    uniqExactIf(conversation_id, conversation_id != '') AS conversations,
+    sum(input) AS input_tokens,
+    sum(cached) AS cached_tokens,
+    sum(output) AS output_tokens,
+    sum(c.tool_calls) AS tool_calls,
+    round(sumIf({dollars}, NOT no_price), 6) AS cost,
+    countIf({counted} AND no_price) AS unpriced,
+    {latency 0.5} AS p50,
+    {latency 0.95} AS p95,
+    round(quantileOrNullIf(0.95)(first_byte, NOT failed AND stream AND first_byte > 0 AND {counted}), 3) AS first_token,
+    round(sum(duration), 3) AS seconds`},
+	{regexp.MustCompile(`\{priced calls\}`), `(
+    SELECT
+        *,
+        {tokens}
+    FROM exchanges_final
+    WHERE {filter calls}
+) AS c
+LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`},
+	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
+    arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,
+    greatest(1, if({step:String} = 'auto', auto_step, toUInt32(parseTimeDelta(replaceOne({step:String}, 'auto', '1s'))))) AS step_seconds`},
 	{regexp.MustCompile(`\{latency ([\d.]+)\}`), "round(quantileOrNullIf($1)(duration, NOT failed AND {counted}), 3)"},
 	{regexp.MustCompile(`\{first_byte ([\d.]+)\}`), "round(quantileOrNullIf($1)(first_byte, NOT failed AND first_byte > 0 AND {counted}), 3)"},
 	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
@@ -65,7 +169,7 @@ var fragments = []struct {
         FROM
         (
             SELECT DISTINCT toString(provider) AS provider, toString(model) AS model
-            FROM exchanges_final
+            FROM exchanges
             WHERE {filter exchanges ONLY time}
         )
     )`},

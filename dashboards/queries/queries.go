@@ -5,6 +5,7 @@ Package queries contains the queries for incidents, one .sql file each. To add a
 	-- group Failures                                  its group in the list of queries
 	-- since 1 hour                                    default start of the time range; adds the parameters since and until
 	-- param cause = : only this cause                 a parameter with its default and description
+	-- param sort = time | calls: of the rows          a parameter with its choices, the default first
 	-- param conversation_id: as in the alert          a required parameter
 	-- bound prices: of the configuration              a parameter set by the program, not by the user
 	-- texts                                           the query reads texts of bodies
@@ -58,9 +59,10 @@ type Query struct {
 type Parameter struct {
 	Name     string
 	Default  string
-	Required bool // true if there is no default
-	Time     bool // true if the value is parsed by ParseTime
-	Filter   bool // one of the common filters; it may have several values
+	Required bool     // true if there is no default
+	Time     bool     // true if the value is parsed by ParseTime
+	Filter   bool     // one of the common filters; it may have several values
+	Choices  []string // the values that there are, the default first; attr.KEY stands for each attribute. Empty: any value
 	Doc      string
 }
 
@@ -120,14 +122,18 @@ func parse(name, text string) (Query, error) {
 			q.Bound = append(q.Bound, strings.TrimSpace(head))
 		case "param":
 			if !hasDoc {
-				return Query{}, fmt.Errorf("parameter %q has no colon: the format is NAME = DEFAULT: DESCRIPTION", decl)
+				return Query{}, fmt.Errorf("parameter %q has no colon: the format is NAME = DEFAULT: DESCRIPTION, or NAME = DEFAULT | CHOICE | …: DESCRIPTION", decl)
 			}
 			name, def, optional := strings.Cut(head, "=")
 			name = strings.TrimSpace(name)
-			q.Parameters = append(q.Parameters, Parameter{
+			p := Parameter{
 				Name: name, Default: strings.TrimSpace(def), Required: !optional, Doc: strings.TrimSpace(doc),
 				Time: strings.Contains(text, "{"+name+":DateTime64("),
-			})
+			}
+			if all := strings.Split(p.Default, " | "); len(all) > 1 {
+				p.Default, p.Choices, p.Doc = all[0], all, p.Doc+": "+strings.Join(all, ", ")
+			}
+			q.Parameters = append(q.Parameters, p)
 		}
 	}
 	used, err := filtersIn(text)
@@ -163,6 +169,9 @@ func Groups() []string {
 	return found
 }
 
+// renamed are queries of older releases, with those that answer their question now.
+var renamed = map[string]string{"first_bad_version": "whose_change", "first_occurrence": "whose_change"}
+
 // Get returns the query with this name. For an unknown name, the error suggests a similar one.
 func Get(name string) (Query, error) {
 	queries, err := all()
@@ -170,6 +179,9 @@ func Get(name string) (Query, error) {
 		return Query{}, err
 	}
 	q, ok := queries[name]
+	if now, was := renamed[name]; was {
+		return Query{}, fmt.Errorf("the query %s is part of %s now", name, now)
+	}
 	if !ok {
 		return Query{}, fmt.Errorf("no query %q; %s", name, suggest(name, Names()))
 	}
@@ -201,6 +213,12 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 			v, err = formatTime(v, now)
 		case p.Name == "limit":
 			err = checkLimit(v)
+		case len(p.Choices) > 0:
+			err = p.check(v)
+		case strings.Contains(q.SQL, "{"+p.Name+":Float64}"):
+			if _, err = strconv.ParseFloat(v, 64); err != nil {
+				err = fmt.Errorf("%q is not a number", v)
+			}
 		}
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", p.Name, err)
@@ -214,6 +232,14 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 	}
 	sql, err = Filter(q.SQL, given, params)
 	return sql, params, err
+}
+
+// check returns an error if v is none of the choices.
+func (p Parameter) check(v string) error {
+	if slices.Contains(p.Choices, v) || slices.Contains(p.Choices, "attr.KEY") && len(v) > len("attr.") && strings.HasPrefix(v, "attr.") {
+		return nil
+	}
+	return fmt.Errorf("there is no %q; %s", v, suggest(v, p.Choices))
 }
 
 // maxLimit is the maximum of the parameter limit.

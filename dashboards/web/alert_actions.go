@@ -25,18 +25,22 @@ var silenceChoices = []Field{{"1 hour", "1h"}, {"4 hours", "4h"}, {"until tomorr
 
 // notices are the messages after an action, by the parameter done. %s is the end of a silence.
 var notices = map[string]string{
-	"acknowledged":   "Acknowledged: there are no reminders until a new incident. Messages to people say who did it.",
+	"acknowledged":   "Acknowledged: there are no reminders until a new incident. Notifications say who acknowledged it.",
 	"unacknowledged": "The acknowledgement is withdrawn.",
 	"silenced":       "Silenced until %s. The alert is still evaluated and stored.",
 	"added":          "The silence is stored, until %s. Alerts that match it are evaluated and stored, but people are not notified.",
 	"expired":        "The silence has ended. Alerts that still fire are sent.",
 
-	"assigned":         "Stored. Messages to people say who is assigned.",
+	"assigned":         "Stored. Notifications say who is assigned.",
 	"fixed":            "Stored as fixed. If it is seen again in that version or a later one, it has regressed, and people are notified.",
 	"ignored":          "Ignored until %s. It is still evaluated and stored.",
 	"ignored-for-ever": "Ignored. It is still evaluated and stored.",
 	"accepted":         "Stored as the new normal. What is usual follows in a minute, and the alert ends.",
-	"reopened":         "Reopened: it is no longer fixed, and no longer ignored.",
+	"saved":            "The view is saved for all.",
+	"renamed":          "The view has its new name.",
+	"deleted":          "The view is deleted.",
+
+	"reopened": "Reopened: it is no longer fixed, and no longer ignored.",
 }
 
 // notice returns the message after an action, from the parameters with which act redirects, and removes them, so that links do

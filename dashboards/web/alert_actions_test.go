@@ -155,7 +155,7 @@ func TestControls(t *testing.T) {
 		wantAll(t, body, append(want, "</html>")...)
 		harmless(t, body)
 	}
-	f(&fakeControls{text: hostile}, "/alerts", "1 firing", "0.416", "&gt; 0.3", "not evaluated yet", "Silences 1 firing alert", "Add a silence")
+	f(&fakeControls{text: hostile}, "/alerts", "1 firing", "0.416", "above 0.3", "not evaluated yet", "Silences 1 firing alert", "Add a silence")
 	f(&fakeControls{text: hostile}, "/alerts", `title="2026-11-23 09:30:00.000 UTC">09:30:00 UTC</time></small></td>`) // last evaluation
 	f(&fakeControls{text: hostile}, "/alerts?done=added&end=2026-11-23T11:00:00Z", "The silence is stored, until 11:00:00 UTC (in 1 h 30 min).")
 	f(&fakeControls{text: hostile}, "/alerts?done=added&end="+url.QueryEscape(hostile))

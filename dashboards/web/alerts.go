@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 const alertsPath = "/alerts"
@@ -37,11 +41,51 @@ func (s alertsPage) serveAlerts(w http.ResponseWriter, r *http.Request, status i
 // errNoControls is the reason why a process without NATS shows neither rules nor silences.
 var errNoControls = fmt.Errorf("rules and silences are %w in this process", ErrUnavailable)
 
+// A ruleList are the rules by whether they need attention.
+type ruleList struct{ Loud, Quiet []Rule }
+
 func (s alertsPage) rules(ctx context.Context) (any, error) {
 	if s.controls == nil {
 		return nil, errNoControls
 	}
-	return s.controls.Rules(ctx)
+	all, err := s.controls.Rules(ctx)
+	var out ruleList
+	for _, r := range all {
+		if r.Firing+r.Pending > 0 {
+			out.Loud = append(out.Loud, r)
+		} else {
+			out.Quiet = append(out.Quiet, r)
+		}
+	}
+	return out, err
+}
+
+// Words returns a value of the rule with its unit, as far as the expression shows it.
+func (r Rule) Words(v float64) string {
+	switch of := r.Measured; {
+	case strings.HasPrefix(strings.TrimLeft(of, "("), "100 * "):
+		return measure(v) + "%"
+	case strings.Contains(of, " / ") && strings.Contains(of, "llmtap_calls_total"):
+		return measure(100*v) + "% of calls"
+	case strings.Contains(of, "_ratio"):
+		return measure(100*v) + "%"
+	case strings.Contains(of, "_seconds)"):
+		return quantity.Span(time.Duration(v * float64(time.Second)))
+	}
+	return measure(v)
+}
+
+// Fires returns when the rule fires, in words: "above 30%".
+func (r Rule) Fires() string {
+	words, ok := map[string]string{">": "above ", ">=": "at ", "<": "below ", "<=": "at most ", "==": "at exactly ", "!=": "at anything but "}[r.Op]
+	if !ok {
+		return ""
+	}
+	text := words + r.Words(r.Threshold)
+	if r.Op == ">=" {
+		text += " or more"
+	}
+	return text
 }
 
 // A silenceList is the data of the section of silences.

@@ -58,8 +58,8 @@ func TestCacheSection(t *testing.T) {
 	}
 
 	body = page("/versions", cacheRows())
-	wantAll(t, body, `<td>checkout-agent <code>2.5.0</code></td><td class="n">40</td><td class="n">0%</td><td class="n">0%</td><td class="n">380,000</td><td class="n">$0.95</td><td>The system prompt changed (time)</td>`,
-		`<code>2.4.0</code></td><td class="n">102</td><td class="n">94%</td><td class="n">99%</td><td class="n">10,000</td>`, `<code>none</code>`)
+	wantAll(t, body, `<td>checkout-agent <code>2.5.0</code></td><td class="n"><a href="/traffic/calls?service=checkout-agent&amp;version=2.5.0">40</a></td><td class="n">0%</td><td class="n">0%</td><td class="n">380,000</td><td class="n">$0.95</td><td>The system prompt changed (time)</td>`,
+		`<code>2.4.0</code></td><td class="n"><a href="/traffic/calls?service=checkout-agent&amp;version=2.4.0">102</a></td><td class="n">94%</td><td class="n">99%</td><td class="n">10,000</td>`, `<code>none</code>`)
 	if strings.Index(body, "2.5.0") > strings.Index(body, "2.4.0") {
 		t.Error("the newest version is not the first")
 	}

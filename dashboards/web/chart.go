@@ -129,6 +129,7 @@ type Box struct{ X, W, H float64 }
 type Tick struct {
 	X, Y   float64
 	Label  string
+	Title  string // of a mark, whose label may be cut or missing
 	Anchor string // start, middle or end
 }
 
@@ -202,28 +203,39 @@ func (c *Chart) draw(class string, width, height int) Drawing {
 			d.Spans = append(d.Spans, Box{x(s.From), max(1, x(s.To)-x(s.From)), plot})
 		}
 	}
-	free := 0.0 // end of the previous label
+	free, labelled, more := 0.0, -1, 0 // end of the previous label, its index, and the marks beside it that have none
 	for _, m := range c.Marks {
 		if m.At.Before(from) || m.At.After(to) {
 			continue
 		}
-		t := Tick{X: x(m.At), Y: 12, Label: short(28, m.Label)}
-		size := float64(7 * len([]rune(t.Label))) // of a wide font
-		left := t.X - size/2
-		switch t.Anchor = "middle"; {
-		case left < 0:
-			t.Anchor, left = "start", t.X
-		case left+size > float64(width):
-			t.Anchor, left = "end", t.X-size
-		}
-		if left < free {
+		t := Tick{X: x(m.At), Y: 12, Label: short(28, m.Label), Title: m.Label}
+		left, end := t.place(width)
+		if left < free && labelled >= 0 {
 			t.Label = ""
+			more++
+			first := &d.Marks[labelled]
+			name, _, _ := strings.Cut(first.Label, " +")
+			first.Label = fmt.Sprintf("%s +%d", name, more)
+			_, free = first.place(width)
 		} else {
-			free = left + size
+			free, labelled, more = end, len(d.Marks), 0
 		}
 		d.Marks = append(d.Marks, t)
 	}
 	return d
+}
+
+// place sets the anchor of the label, so that it is within the drawing, and returns its begin and its end.
+func (t *Tick) place(width int) (left, right float64) {
+	size := float64(7 * len([]rune(t.Label))) // of a wide font
+	left = t.X - size/2
+	switch t.Anchor = "middle"; {
+	case left < 0:
+		t.Anchor, left = "start", t.X
+	case left+size > float64(width):
+		t.Anchor, left = "end", t.X-size
+	}
+	return left, left + size
 }
 
 func anchor(x float64, width int) string {

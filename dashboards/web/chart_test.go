@@ -23,7 +23,7 @@ func TestMarkLabels(t *testing.T) {
 		}
 	}
 	c := &Chart{View: v, Starts: []time.Time{v.From}, Step: time.Hour, Marks: []Mark{{testNow.Add(-2 * time.Minute), name}, {testNow.Add(-time.Minute), name}}}
-	if d := c.Sizes()[0]; d.Marks[0].Label == "" || d.Marks[1].Label != "" {
+	if d := c.Sizes()[0]; d.Marks[0].Label != name+" +1" || d.Marks[1].Label != "" || d.Marks[1].Title != name {
 		t.Errorf("two marks at one place: %+v", d.Marks)
 	}
 }

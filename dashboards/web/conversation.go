@@ -396,6 +396,8 @@ func (c *chosen) messages(ctx context.Context) (any, error) {
 		}
 	}
 	up, down := connectors(x.Messages)
+	shown := map[string]bool{}
+	once(out.Whole, shown)
 	budget := wholeTexts
 	line := func(m Message, part string, sent bool) messageLine {
 		l := messageLine{Message: m, Raw: raw + part, Sent: sent}
@@ -417,6 +419,7 @@ func (c *chosen) messages(ctx context.Context) (any, error) {
 	for _, m := range x.Messages[out.First:last] {
 		l := line(m, strconv.Itoa(m.Index), true)
 		l.Up, l.Down, l.Findings = up[m.Index], down[m.Index], found[m.Index]
+		once(l.Findings, shown)
 		l.Broken = broken != nil && broken.Message == m.Index
 		out.Marked = out.Marked || l.Broken
 		out.Lines = append(out.Lines, l)
@@ -425,6 +428,19 @@ func (c *chosen) messages(ctx context.Context) (any, error) {
 		out.Reply = append(out.Reply, line(m, "answer", false))
 	}
 	return out, nil
+}
+
+// once replaces what is shown already.
+func once(all []Finding, shown map[string]bool) {
+	for i := range all {
+		for _, lines := range []*[]DiffLine{&all[i].Diff, &all[i].Pairs} {
+			key := fmt.Sprint(*lines)
+			if len(*lines) > 0 && shown[key] {
+				*lines = []DiffLine{{Text: "as above"}}
+			}
+			shown[key] = true
+		}
+	}
 }
 
 // firstMessage returns the index of the first message on a page: as in the URL, else so that the broken message, or else the

@@ -7,7 +7,7 @@ Package web serves llmtap's web pages.
 	                                                ├─> Explorer: ClickHouse, statements that a viewer wrote, with limits
 	                                                ├─> Firing, Incidents, Problems, Controls: alerts, rules, silences
 	                                                ├─> Tallies: counts of the stream, also while ClickHouse is down
-	                                                └─> Conversations, Health
+	                                                └─> Conversations, Health, Views
 
 It does not import any other part of llmtap: Options are the functions and interfaces that it reads through (source*.go), and the
 caller implements them. A source that fails costs the sections that need it, and these say so.
@@ -19,8 +19,8 @@ shows what its sender saw.
 # Why the server draws everything
 
 A page must be readable on a phone within seconds, without JavaScript, and years later. Charts are SVG. JavaScript only
-refreshes sections, copies texts and converts times: static/app.js. The Content-Security-Policy allows nothing else: no inline
-style or script, and no other host.
+refreshes sections, copies texts, converts times, suggests values of filters and keeps the views of one browser:
+static/app.js. The Content-Security-Policy allows nothing else: no inline style or script, and no other host.
 
 # Why hostile content is harmless
 

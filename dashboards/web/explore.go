@@ -19,7 +19,8 @@ import (
 
 const (
 	explorePath = "/explore"
-	ownSQL      = "sql" // in place of the name of a query: a statement of the viewer
+	listPath    = "queries" // in place of the name of a query: all of them
+	ownSQL      = "sql"     // in place of the name of a query: a statement of the viewer
 	maxOwnSQL   = 16 << 10
 	csvTimeout  = time.Minute
 )
@@ -58,11 +59,15 @@ type explorePage struct {
 	write    func(w io.Writer, t *Table, format string) error
 }
 
-// ServeHTTP lists all stored queries, and runs the one that the URL names, or a statement of the viewer.
+// ServeHTTP serves the builder of a query, the list of all stored queries, the one that the URL names, or a statement of the viewer.
 func (s explorePage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("query")
 	if name == "" {
-		p := s.page(r, "Explore", explorePath)
+		s.serveBuilder(w, r)
+		return
+	}
+	if name == listPath {
+		p := s.page(r, "Stored queries", explorePath)
 		p.Static, p.Still = true, true
 		s.serve(w, r, p, section{id: "queries", template: "explore-list", load: func(context.Context) (any, error) { return queryGroups() }})
 		return

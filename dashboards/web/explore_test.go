@@ -49,7 +49,7 @@ func explored(t *testing.T, f *fakeExplorer, path string) (*http.Response, strin
 
 // Every stored query has a page with a form for all its parameters.
 func TestExploreForms(t *testing.T) {
-	_, list := explored(t, &fakeExplorer{table: &Table{}}, "/explore?service=a")
+	_, list := explored(t, &fakeExplorer{table: &Table{}}, "/explore/queries?service=a")
 	for _, name := range queries.Names() {
 		q := must.Get(queries.Get(name))(t)
 		wantAll(t, list, "/explore/"+name+"?service=a")

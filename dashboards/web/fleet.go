@@ -24,6 +24,7 @@ type fleetPage struct {
 	tallies  Tallies
 	health   func(ctx context.Context) []Part // nil: unknown
 	ways     func() []Way                     // nil: unknown
+	refused  func() []string                  // clients that the collector refused, in words; nil: unknown
 	seen     atomic.Bool                      // a call was seen
 }
 
@@ -77,13 +78,26 @@ func sum(all []Series) (total float64) {
 // A firstCall is what a new user does first.
 type firstCall struct {
 	Ways       []Way
-	Uncaptured int64 // calls that hooks saw and could not record
+	Uncaptured []uncaptured
+	Refused    []string // clients, in words
+}
+
+// An uncaptured is the number of calls of a service over a transport that hooks saw and could not record.
+type uncaptured struct {
+	Service, Transport string
+	Calls              int64
 }
 
 func (s *fleetPage) first(ctx context.Context, v *View) *firstCall {
 	out := &firstCall{Ways: s.ways()}
-	if series, err := s.tallies.read(ctx, "sum(increase(llmtap_uncaptured_calls_total[6h]))", v.Now, v.Now, time.Minute); err == nil {
-		out.Uncaptured = int64(math.Round(sum(series)))
+	if s.refused != nil {
+		out.Refused = s.refused()
+	}
+	series, _ := s.tallies.read(ctx, "sum by (service, transport) (increase(llmtap_uncaptured_calls_total[6h]))", v.Now, v.Now, time.Minute) // a help only
+	for _, one := range series {
+		if n := int64(math.Round(sum([]Series{one}))); n > 0 {
+			out.Uncaptured = append(out.Uncaptured, uncaptured{one.Labels["service"], one.Labels["transport"], n})
+		}
 	}
 	return out
 }

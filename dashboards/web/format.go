@@ -16,6 +16,7 @@ import (
 )
 
 var functions = template.FuncMap{
+	"subject":  subject,
 	"number":   number,
 	"measure":  measure,
 	"percent":  quantity.Share[int64],

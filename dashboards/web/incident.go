@@ -331,6 +331,7 @@ type callCounts struct {
 	First, Last       Time
 	Trend             string // whether it is over, in words
 	Missing           string // why numbers are missing
+	HitURL, CallsURL  string // lists of these calls; the first is empty if no filter selects them
 }
 
 // whole returns the URL of this page without a time range; empty if the URL has none.
@@ -344,7 +345,7 @@ func (v *View) whole() string {
 // counts counts the calls of x. If they are not known, it returns the error, too.
 func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, error) {
 	v := x.view
-	out := callCounts{What: "failed for this reason", From: "In the time shown"}
+	out := callCounts{What: "failed for this reason", From: "In the time shown", HitURL: x.hitURL(), CallsURL: v.Calls(x.scope()...)}
 	switch {
 	case x.measured != nil && !x.measured.hits():
 		return out, nil

@@ -105,7 +105,7 @@ func TestIncident(t *testing.T) {
 		return body
 	}
 	// An alert that fires is shown from before its start until now, and refreshed.
-	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", "6 of 10 calls (60%) failed for this reason", "It goes on: 1 call since the last failure",
+	body := f("/incident/a1", http.StatusOK, "<b>Now: shop/planner: words.</b>", "10 min ago", ">6</a> of <a", ">10 calls</a> (60%) failed for this reason", "It goes on: 1 call since the last failure",
 		"<h2>What to do</h2><p>words</p>", "First seen in version", "2.0rows", "50 of 50", "2 of 200", "only version 2.0rows: about 50 of 58 calls", "A random sample was compared",
 		"3 conversations</b> of 2 users. 1 recovered", "/exchange/rows#broken", "answered 400", "llmtap show words", "<b>6 of 7 calls (86%)</b>", "none of 3 calls", "/exchange/words#broken", "/explore/sql?sql=", "service = &#39;shop&#39;", "data-live",
 		"service=shop&amp;stage=planner&amp;to=2026-11-23T09%3A30%3A00Z")
@@ -122,7 +122,7 @@ func TestIncident(t *testing.T) {
 	if body = f("/incident/h1", http.StatusOK, "Value of the rule: <b>321</b>", "<h2>What to do</h2>"); strings.Contains(body, "What differs?") {
 		t.Error("an alert without calls has sections about calls")
 	}
-	f("/incident/a1?why=other", http.StatusOK, "6 of 10 calls")
+	f("/incident/a1?why=other", http.StatusOK, `cause=other&amp;`, ">10 calls</a>")
 	f("/incident?service=shop&stage=planner&why=dropped", http.StatusOK, "shop/planner: 6 calls of 10 (60%) failed with cause <code>dropped</code>", "Words.")
 	f("/incident", http.StatusOK, "All services: 6 calls of 10")
 	f("/incident/unknown", http.StatusNotFound, "alert unknown not found")

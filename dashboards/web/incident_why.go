@@ -19,7 +19,6 @@ type change struct {
 	FirstBad, LastClean string
 	First               Time   // failure
 	Example             string // exchange of the first failure
-	Ledger              bool   // the versions are from the memory of the analyzer, which is older than the rows
 	VersionURL          string // calls of FirstBad
 	Versions            []versionHit
 	Changes             []changeRow
@@ -106,7 +105,7 @@ func (s incidentPage) change(ctx context.Context, x *incident) (*change, error) 
 			if version == out.FirstBad {
 				clean = cmp.Or(clean, out.LastClean) // the rows may prove more
 			}
-			out.FirstBad, out.LastClean, out.Ledger = version, clean, true
+			out.FirstBad, out.LastClean = version, clean
 			if at := r.Time("since_when"); out.First.IsZero() || at.Before(out.First.T) {
 				out.First = v.At(at)
 			}
@@ -301,6 +300,25 @@ func (s incidentPage) conversations(ctx context.Context, x *incident) (*conversa
 	return out, nil
 }
 
+// scope are the filters and the time of x, as in View.With.
+func (x *incident) scope() []string {
+	return []string{
+		"service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]),
+		"provider", first(x.values["provider"]), "from", x.view.From.Format(time.RFC3339), "to", x.view.To.Format(time.RFC3339), "range", "",
+	}
+}
+
+// hitURL returns the list of the calls that x is about, or "" if no filter selects them.
+func (x *incident) hitURL() string {
+	switch {
+	case len(x.Rules) > 0 || x.measured != nil || x.ofCache():
+		return ""
+	case x.Why == "":
+		return x.view.Calls(append(x.scope(), "failed", "yes")...)
+	}
+	return x.view.Calls(append(x.scope(), "cause", x.Why)...)
+}
+
 // investigate returns the commands and the SQL to copy, and links to other pages.
 func (s incidentPage) investigate(x *incident) (any, error) {
 	v := x.view
@@ -325,14 +343,7 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 			data["Commands"] = strings.Join(s.incidents.Commands(labels, v.From, "", ""), "\n")
 		}
 	}
-	pairs := []string{
-		"service", first(x.values["service"]), "stage", first(x.values["stage"]), "environment", first(x.values["environment"]),
-		"provider", first(x.values["provider"]), "from", v.From.Format(time.RFC3339), "to", v.To.Format(time.RFC3339), "range", "",
-	}
-	data["Fleet"] = v.With("/", pairs...)
-	if x.Why != "" && len(x.Rules) == 0 && x.measured == nil {
-		data["Calls"] = v.Calls(append(pairs, "cause", x.Why)...)
-	}
+	data["Fleet"], data["Calls"] = v.With("/", x.scope()...), x.hitURL()
 	name, values := "incident_calls", x.with("why", x.Why)
 	switch {
 	case x.measured != nil && !x.measured.hits():

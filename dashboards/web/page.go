@@ -47,6 +47,7 @@ type page struct {
 	Timeless  bool // no time range applies
 	Own       bool // the page has a form with the filters
 	Still     bool // not refreshed: it shows the answer to one question
+	Tail      bool // refreshed every 2 seconds
 	Problem   string
 	Notice    string            // what the person has just done
 	Who       string            // the person's name, if it is known
@@ -108,7 +109,7 @@ type site struct {
 	version    string
 	elsewhere  func() (text string, only bool) // as in Controls; nil if there are none
 	logger     *slog.Logger
-	hashUser   func(name string) string // as in Options
+	hashUser   func(name string) []string // as in Options
 }
 
 // serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.

@@ -85,7 +85,7 @@ func TestProblem(t *testing.T) {
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
-	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (root cause <code>dropped</code>).</p>`, "6 of 10 calls (60%) failed for this reason", "<h2>What to do</h2><p>words</p>",
+	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (root cause <code>dropped</code>).</p>`, ">10 calls</a> (60%) failed for this reason", "<h2>What to do</h2><p>words</p>",
 		"<code>1.0</code>, <code>words</code>", `href="/problems" aria-current="page"`, `aria-label="at most 6 in`, "86%", "First seen in version", "50 of 50", "/exchange/rows#broken", "answered 400",
 		"<dt>Tenants</dt><dd>3</dd>", "<dd>1,200</dd>", "34 out; 5 calls without usage, about 56,000 in", "<dt>Money for these calls</dt><dd>$0.25</dd>", "at most $3.50 more if calls without usage are charged; no price for rows", "1 recovered", `formaction="/alerts/a1/acknowledge"`, `name="back" value="/problem/p1"`,
 		"/silences/s1/expire", `In other conversations: <a href="/exchange/call-c2#broken">c2</a> · <a href="/exchange/call-c3#broken">c3</a></p>`, "<b>rows</b> says: fixed in rows <small>web</small>", "<b>rows</b> was refused: silence, rows", "StageFailureRate began to fire: words", "rows ended after 1 h", "data-live", "</html>")

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -227,17 +228,24 @@ func found(ctx context.Context, v *View, text string, all []*lookup) (*searchHit
 
 // textHits are the messages that contain a text.
 type textHits struct {
-	Text  string
-	Rows  []textHit
-	More  bool
-	Empty string // why there is nothing
+	Text   string
+	Count  int
+	Groups []textGroup // the newest first
+	More   bool
+	Empty  string // why there is nothing
+}
+
+// A textGroup are the messages of one conversation.
+type textGroup struct {
+	ID, URL, Service string
+	Hits             []textHit
 }
 
 // A textHit is one message.
 type textHit struct {
-	Conversation, Exchange, Service, Role string
-	Before, Match, After                  string // excerpt
-	At                                    Time
+	Exchange, Role       string
+	Before, Match, After string // excerpt
+	At                   Time
 }
 
 // inMessages finds messages by the stored query messages_with.
@@ -252,26 +260,76 @@ func (s searchPage) inMessages(ctx context.Context, v *View, text string) (*text
 	}
 	out := &textHits{Text: text}
 	for _, r := range rowsOf(t) {
-		h := textHit{
-			Conversation: idURL("conversation", r.Text("conversation_id")), Exchange: idURL("exchange", r.Text("exchange_id")), Service: r.Text("service"), Role: r.Text("role"),
-			At: v.At(r.Time("seen_at")),
-		}
+		h := textHit{Exchange: idURL("exchange", r.Text("exchange_id")), Role: r.Text("role"), At: v.At(r.Time("seen_at"))}
 		h.Before, h.Match, h.After = splitMatch(r.Text("excerpt"), text)
-		out.Rows = append(out.Rows, h)
+		g := textGroup{ID: r.Text("conversation_id"), URL: idURL("conversation", r.Text("conversation_id")), Service: r.Text("service")}
+		i := slices.IndexFunc(out.Groups, func(other textGroup) bool { return other.ID == g.ID && other.Service == g.Service })
+		if i < 0 {
+			i, out.Groups = len(out.Groups), append(out.Groups, g)
+		}
+		out.Groups[i].Hits = append(out.Groups[i].Hits, h)
+		out.Count++
 	}
-	out.More = len(out.Rows) == 50 // the default limit of the query
-	if len(out.Rows) == 0 {
+	out.More = out.Count == 50 // the default limit of the query
+	if out.Count == 0 {
 		out.Empty, err = s.whyEmpty(ctx, v, true)
 	}
 	return out, err
 }
 
-// splitMatch splits an excerpt at the text that was searched.
+// splitMatch splits an excerpt of JSON at the text that was searched. If the text is within a string, the excerpt is that string, as
+// people read it.
 func splitMatch(excerpt, text string) (before, match, after string) {
 	lower := strings.ToLower(excerpt)
 	i := strings.Index(lower, strings.ToLower(text))
 	if i < 0 || len(lower) != len(excerpt) { // a letter whose two cases differ in length
 		return excerpt, "", ""
 	}
-	return excerpt[:i], excerpt[i : i+len(text)], excerpt[i+len(text):]
+	before, match, after = excerpt[:i], excerpt[i:i+len(text)], excerpt[i+len(text):]
+	if strings.Contains(match, `"`) {
+		return before, match, after
+	}
+	begin, cut := "", ""
+	if j := lastQuote(before); j >= 0 {
+		before = before[j+1:]
+	} else if rest, found := strings.CutPrefix(before, "…"); found {
+		begin, before = "…", rest
+	}
+	if j := firstQuote(after); j >= 0 {
+		after = after[:j]
+	} else {
+		cut = "…"
+	}
+	return begin + unescaped(before), unescaped(match), unescaped(after) + cut
+}
+
+// firstQuote returns the index of the first quotation mark without a backslash, or -1.
+func firstQuote(s string) int {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return -1
+}
+
+// lastQuote is firstQuote for the last one.
+func lastQuote(s string) int {
+	last := -1
+	for i := firstQuote(s); i >= 0; i = firstQuote(s[last+1:]) {
+		last += i + 1
+	}
+	return last
+}
+
+// unescaped returns a part of a JSON string as text. A part that begins or ends within an escape sequence is returned as it is.
+func unescaped(s string) string {
+	var text string
+	if json.Unmarshal([]byte(`"`+s+`"`), &text) != nil {
+		return s
+	}
+	return text
 }

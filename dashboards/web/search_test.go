@@ -73,8 +73,14 @@ func TestSearch(t *testing.T) {
 		byID:   hits([4]string{"user", hostile, "e1", hostile}, [4]string{"tool call", hostile, hostile, ""}, [4]string{"user", hostile, "e1", ""}),
 		byText: excerpts,
 	}}, ""), "/search?q="+url.QueryEscape("alert(1)"))
-	wantAll(t, body, "User, newest conversations", "1 tool call", "calls without a conversation", "<mark>ALERT(1)</mark>", "1 message with", "from Nov 16 09:30:00 UTC to now")
+	wantAll(t, body, "User, newest conversations", "1 tool call", "calls without a conversation", "<mark>ALERT(1)</mark>", "1 message of 1 conversation with", "from Nov 16 09:30:00 UTC to now")
 	harmless(t, body)
+	for excerpt, want := range map[string]string{
+		`…r","content":"line\none word \"two\""}`: "line\none |word| \"two\"", `…start word and`: "…start |word| and…", `{"word":1}`: "|word|", `\"x\" word \u4e16`: "\"x\" |word| 世…",
+	} {
+		before, match, after := splitMatch(excerpt, "word")
+		must.Equal(t, before+"|"+match+"|"+after, want, "%s", excerpt)
+	}
 	if strings.Contains(body, "data-live") {
 		t.Error("the page of a search is refreshed")
 	}
@@ -88,7 +94,7 @@ func TestSearch(t *testing.T) {
 	shapes := &Table{Columns: []Column{{"bodies", "UInt64"}, {"shapes", "UInt64"}}, Rows: [][]any{{uint64(7), uint64(7)}}}
 	f("<img>", map[string]*Table{newest: stored, bodies: shapes}, "&lt;img&gt;", "enter at least 8 characters", "has this id since Nov 22 09:30:00 UTC", "Only the shapes")
 	f("no such id", map[string]*Table{newest: stored}, "Nothing stored has the id", "as whole words")
-	f("019aa0b0-0000", nil, "No id of an exchange or a conversation begins so", "No calls are stored")
+	f("019aa0b0-0000", nil, "No id of a call or a conversation begins so", "No calls are stored")
 	f("", nil, "everything that is stored")
 
 	// What was found by its id is shown although the search by the beginning of an id failed.

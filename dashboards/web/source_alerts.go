@@ -34,6 +34,7 @@ type Rule struct {
 	Name, Severity string
 	Expr           string // PromQL
 	For            time.Duration
+	Measured       string  // PromQL of Value
 	Op             string  // of the first comparison with a number; empty if there is none
 	Threshold      float64 // that number
 	Others         bool    // there are further conditions

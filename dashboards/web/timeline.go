@@ -60,6 +60,9 @@ type timelineLine struct {
 	Input, Output   int64
 	Cost            string
 	Retry           int64
+	Depth           int    // of the agent in those that called it
+	Agent           string // whose calls begin here, if it is nested
+	exchange        string
 }
 
 // Class is the color of the bar.
@@ -85,11 +88,12 @@ func (s timelinePage) load(ctx context.Context, v *View) (*timeline, error) {
 	}
 	out := &timeline{}
 	var spans []Span
+	agents := nesting{}
 	history := map[string]int64{} // by conversation
 	for _, r := range rowsOf(t) {
 		l := timelineLine{
 			Kind: r.Text("kind"), Name: r.Text("name"), URL: idURL("exchange", r.Text("exchange")), Status: r.Int64("status"), Failed: r["failed"] == true || r.Int64("failed") == 1,
-			Cause: r.Text("cause"), Messages: r.Int64("messages"), Input: r.Int64("input_tokens"), Output: r.Int64("output_tokens"), Retry: r.Int64("retry"),
+			Cause: r.Text("cause"), Messages: r.Int64("messages"), Input: r.Int64("input_tokens"), Output: r.Int64("output_tokens"), Retry: r.Int64("retry"), exchange: r.Text("exchange"),
 		}
 		seconds := r.Float("seconds")
 		l.Took = latency(seconds)
@@ -106,6 +110,7 @@ func (s timelinePage) load(ctx context.Context, v *View) (*timeline, error) {
 		conversation := r.Text("conversation")
 		l.Added = max(0, l.Messages-history[conversation])
 		history[conversation] = l.Messages
+		agents.add(r, spans[len(spans)-1])
 		out.count(&l)
 		if r["cost"] == nil {
 			out.Unpriced++
@@ -120,6 +125,7 @@ func (s timelinePage) load(ctx context.Context, v *View) (*timeline, error) {
 	if id := v.Get("conversation"); id != "" {
 		out.Conversation = idURL("conversation", id)
 	}
+	agents.indent(out.Lines)
 	out.draw(spans)
 	return out, nil
 }

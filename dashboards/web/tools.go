@@ -87,7 +87,7 @@ func (s toolsPage) list(ctx context.Context, v *View) (*toolList, error) {
 		out.Bad = true
 		out.Verdict = fmt.Sprintf("%s of %s got no reply (%s).", quantity.Count(unanswered), quantity.Plural(calls, "tool call"), quantity.Share(unanswered, calls))
 		if len(out.Tools) > 1 {
-			out.Verdict += fmt.Sprintf(" Most: %s of %s/%s, %s of %s.", worst.Tool, worst.Service, worst.Stage, quantity.Count(worst.Unanswered), quantity.Plural(worst.Calls, "call"))
+			out.Verdict += fmt.Sprintf(" Most: %s of %s, %s of %s.", worst.Tool, subject(worst.Service, worst.Stage), quantity.Count(worst.Unanswered), quantity.Plural(worst.Calls, "call"))
 		}
 		if wrong > 0 {
 			out.Verdict += fmt.Sprintf(" Replies to %s were late, sent twice, or rejected by the provider.", quantity.Plural(wrong, "other call"))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -28,6 +29,7 @@ const (
 // A traffic is a list of calls, or of what they have in common: a stored query, its columns, and the orders by column.
 type traffic struct {
 	kind, title, query, by string
+	order                  string   // unless the URL says another one; empty: time
 	shown, more            []string // columns
 	sorts                  map[string]string
 }
@@ -41,7 +43,7 @@ var groupedBy = traffic{
 var traffics = []traffic{
 	{
 		kind: "calls", title: "Calls", query: "calls",
-		shown: []string{"started_at", "service", "stage", "status", "cause", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
+		shown: []string{"started_at", "status", "cause", "service", "stage", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id"},
 		more:  []string{"output_tokens", "messages", "tool_calls", "finish_reason", "environment", "provider", "user", "retry", "exchange_id"},
 		sorts: map[string]string{"started_at": "time", "seconds": "seconds", "input_tokens": "tokens", "cost": "cost", "messages": "messages"},
 	},
@@ -53,7 +55,7 @@ var traffics = []traffic{
 // of returns the list of calls that have a property in common.
 func (t traffic) of(kind, title, by, column string) traffic {
 	t.kind, t.title, t.by = kind, title, by
-	t.shown = []string{"group", "of_service", column, "calls", "failed_calls", "main_reason", "input_tokens", "cost", "seconds", "last_call"}
+	t.shown = []string{"group", "calls", "failed_calls", "main_reason", "of_service", column, "input_tokens", "cost", "seconds", "last_call"}
 	return t
 }
 
@@ -61,7 +63,8 @@ func (t traffic) of(kind, title, by, column string) traffic {
 type trafficPage struct {
 	*site
 	store
-	write func(w io.Writer, t *Table, format string) error
+	write     func(w io.Writer, t *Table, format string) error
+	noUserKey string // as in Options
 }
 
 // ServeHTTP serves a list, or all of its rows as a file.
@@ -74,33 +77,50 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := traffics[i]
 	p := s.page(r, t.title, trafficPath+"calls")
 	p.Still = p.Get("after") != "" // what follows a row does not change when rows are added before it
+	p.Tail = p.Get("follow") == "yes" && p.Live() && !p.Still
 	q, err := queries.Get(t.query)
 	if err != nil {
 		s.notFound(w, r)
 		return
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
-	if format := p.Get("format"); format == "csv" || format == "jsonl" {
-		if p.Problem != "" {
-			http.Error(w, p.Problem, http.StatusBadRequest)
-			return
-		}
-		s.export(w, r, l, format)
+	if t.by == "user" {
+		l.Warning = s.noUserKey
+	}
+	if s.exported(w, r, p, l) {
 		return
 	}
 	s.serve(w, r, p, section{id: "list", template: "traffic", title: t.title, load: func(ctx context.Context) (any, error) { return s.list(ctx, l) }})
+}
+
+// exported answers a request for a file, and reports whether this is one.
+func (s trafficPage) exported(w http.ResponseWriter, r *http.Request, p *page, l *trafficList) bool {
+	format := p.Get("format")
+	switch {
+	case format != "csv" && format != "jsonl":
+		return false
+	case p.Problem != "":
+		http.Error(w, p.Problem, http.StatusBadRequest)
+	default:
+		s.export(w, r, l, format)
+	}
+	return true
 }
 
 // A trafficList is one page of a list.
 type trafficList struct {
 	traffic
 	*exploration
-	Head  []trafficColumn
-	Rows  [][]cell
-	Empty string // why there are no rows
-	Next  string // URL of the next page, if there is one
-	First string // URL of the first page, unless this is it
-	at    []int  // index of each column of Head in the result
+	Head    []trafficColumn
+	Rows    [][]cell
+	Warning string   // what readers of the list should know
+	Empty   string   // why there are no rows
+	Next    string   // URL of the next page, if there is one
+	First   string   // URL of the first page, unless this is it
+	Chart   *Chart   // of the first groups
+	Note    string   // on the chart
+	names   []string // of the groups
+	at      []int    // index of each column of Head in the result
 }
 
 // A trafficColumn is a column of the list.
@@ -113,10 +133,25 @@ type trafficColumn struct {
 // Lists are the lists that there are.
 func (l *trafficList) Lists() []Link {
 	var out []Link
+	if l.kind == "explore" {
+		return nil
+	}
 	for _, t := range traffics {
 		out = append(out, Link{t.title, l.View.With(trafficPath + t.kind), t.kind == l.kind})
 	}
 	return out
+}
+
+// Follow returns the link that begins or ends following new calls, or nil where there are none: in a time that is over, after the first
+// page, or in another order.
+func (l *trafficList) Follow() *Link {
+	switch v := l.View; {
+	case !v.Live() || v.Get("after") != "" || l.sort() != "time":
+		return nil
+	case v.Get("follow") == "yes":
+		return &Link{Text: "Stop following", URL: v.Here("follow", "")}
+	}
+	return &Link{Text: "Follow new calls", URL: l.View.Here("follow", "yes")}
 }
 
 // A choice is a column that a reader can show or hide.
@@ -144,7 +179,7 @@ func (l *trafficList) chosen() []string {
 // labels are the headings of columns whose names are not clear without their query.
 var labels = map[string]string{
 	"started_at": "time", "service_version": "version", "seconds": "took", "of_service": "service", "of_stage": "stage", "failed_calls": "failed",
-	"main_reason": "why, most often", "p95": "95% latency", "longest": "longest history", "unpriced": "calls without a price",
+	"main_reason": "why, most often", "p50": "median latency", "p95": "95% latency", "first_token": "95% first token", "failed_percent": "failed share", "longest": "longest history", "unpriced": "calls without a price",
 }
 
 // label returns the heading of a column.
@@ -158,19 +193,19 @@ func (l *trafficList) values(limit int) queries.Values {
 	if l.by != "" { // whatever the URL says
 		out["by"] = []string{l.by}
 	}
-	out["limit"] = []string{fmt.Sprint(limit)}
+	out["sort"], out["limit"] = []string{l.sort()}, []string{fmt.Sprint(limit)}
 	return out
 }
 
 const trafficRows = 50
 
 func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, error) {
-	t, err := s.run(ctx, l.Query, l.values(trafficRows+1), l.View.Now.In(l.View.Zone))
+	t, err := s.rows(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	if len(t.Rows) == 0 {
-		l.Empty, err = s.whyEmpty(ctx, l.View, false)
+		l.Empty, err = s.whyEmpty(ctx, l.View, l.View.Get("text") != "")
 		return l, err
 	}
 	if len(t.Rows) > trafficRows {
@@ -182,6 +217,30 @@ func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, er
 	}
 	l.fill(t)
 	return l, nil
+}
+
+// rows returns one row more than the list shows, if there is one. Lists of the newest calls mostly end within an hour; ClickHouse reads
+// the hours that are asked for, and not those before.
+func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
+	values, end, window := l.values(trafficRows+1), l.View.To, time.Hour
+	if l.by != "" || l.sort() != "time" {
+		window = l.View.To.Sub(l.View.From)
+	} else if nanos, _, _ := strings.Cut(l.View.Get("after"), " "); nanos != "" {
+		n, _ := strconv.ParseInt(nanos, 10, 64) // 0 if it is invalid: then no row comes after it
+		end = time.Unix(0, n)
+	}
+	for ; ; window *= 8 {
+		since := end.Add(-window)
+		whole := !since.After(l.View.From)
+		if whole {
+			since = l.View.From
+		}
+		values["since"] = []string{since.UTC().Format(time.RFC3339Nano)}
+		t, err := s.run(ctx, l.Query, values, l.View.Now.In(l.View.Zone))
+		if err != nil || whole || len(t.Rows) > trafficRows {
+			return t, err
+		}
+	}
 }
 
 // next returns the value of the last column in the last row, after which the next page begins.
@@ -201,7 +260,7 @@ func (l *trafficList) fill(t *Table) {
 		}
 		h := trafficColumn{Name: label(name), Number: numbers[i]}
 		if name == "group" {
-			h.Name = l.by
+			h.Name = strings.TrimPrefix(l.by, "attr.")
 		}
 		if sort, ok := l.sorts[name]; ok {
 			h.URL, h.Sorted = l.View.Here("sort", sort, "after", ""), sort == l.sort()
@@ -218,15 +277,12 @@ func (l *trafficList) fill(t *Table) {
 				l.link(&row[j].Parts[0], r, name)
 			}
 		}
-		l.Rows = append(l.Rows, row)
+		l.Rows, l.names = append(l.Rows, row), append(l.names, r.Text("group"))
 	}
 }
 
 func (l *trafficList) sort() string {
-	if sort := l.View.Get("sort"); sort != "" {
-		return sort
-	}
-	return "time"
+	return cmp.Or(l.View.Get("sort"), l.order, "time")
 }
 
 // write shortens the text of a column of a row.
@@ -239,9 +295,11 @@ func (l *trafficList) write(c *cell, r stored.Row, name string, isNumber bool) {
 	switch {
 	case name == "cost":
 		first.Text = cents(r.Float(name))
-	case name == "main_reason":
+	case name == "main_reason" || name == "group" && l.by == "cause":
 		first.Text = parseReason(first.Text).ID
-	case name == "seconds" || name == "p95":
+	case name == "failed_percent":
+		first.Text += "%"
+	case slices.Contains([]string{"seconds", "p50", "p95", "first_token"}, name):
 		first.Text = latency(r.Float(name))
 	case isNumber && name != "status":
 		first.Text = number(r[name])
@@ -257,12 +315,18 @@ func (l *trafficList) link(p *cellPart, r stored.Row, name string) {
 	case l.by == "" && name == "started_at":
 		p.URL = idURL("exchange", r.Text("exchange_id"))
 	case l.by == "":
-	case name == "group" && l.by != "user":
+	case name == "group" && (l.by == "conversation" || l.by == "run"):
 		p.URL = l.View.With(timelinePath, l.by, group)
 	case name == "group" || name == "calls":
-		p.URL = l.View.Calls(l.by, group)
-	case name == "failed_calls":
-		p.URL = l.View.Calls(l.by, group, "failed", "yes")
+		p.URL = l.behind(group)
+	case name == "failed_calls" || name == "failed_percent":
+		p.URL = l.behind(group, "failed", "yes")
+	case slices.Contains([]string{"p50", "p95", "first_token", "seconds"}, name):
+		p.URL = l.behind(group, "sort", "seconds")
+	case strings.HasSuffix(name, "_tokens"):
+		p.URL = l.behind(group, "sort", "tokens")
+	case name == "cost":
+		p.URL = l.behind(group, "sort", "cost")
 	}
 }
 
@@ -340,8 +404,11 @@ type suggester struct {
 	store
 }
 
+// A suggestion is a value, and the number of its calls.
+type suggestion [2]any
+
 // suggested are the filters whose values are suggested.
-var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user"}
+var suggested = []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user", "attr", "conversation", "run"}
 
 // ServeHTTP answers with a JSON array of pairs of a value and a number of calls, within the time range and the other filters.
 func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -356,8 +423,12 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	values := valuesOf(q, v, "by", name, "sort", "calls", "limit", "50")
-	delete(values, name)
+	values := (&exploration{Query: q, View: v}).values()
+	maps.Copy(values, queries.Values{"by": {name}, "sort": {"calls"}, "limit": {"50"}})
+	if name != "attr" { // all of them must match
+		delete(values, name)
+	}
+	delete(values, "after")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
 	t, err := s.run(ctx, q, values, v.Now)
@@ -365,14 +436,25 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, readable(err), http.StatusServiceUnavailable)
 		return
 	}
-	list := [][2]any{}
+	list := []suggestion{}
 	for _, row := range rowsOf(t) {
 		value := row.Text("group")
-		if name == "cause" {
+		switch name {
+		case "cause":
 			value = parseReason(value).ID
+		case "stage", "version": // of which each service has its own
+			value = strings.TrimPrefix(value, row.Text("of_service"))
+			if value = strings.TrimLeft(value, "/ "); value == "" {
+				continue
+			}
 		}
-		list = append(list, [2]any{value, row.Int64("calls")})
+		if i := slices.IndexFunc(list, func(s suggestion) bool { return s[0] == value }); i >= 0 {
+			list[i][1] = list[i][1].(int64) + row.Int64("calls")
+			continue
+		}
+		list = append(list, suggestion{value, row.Int64("calls")})
 	}
+	slices.SortStableFunc(list, func(a, b suggestion) int { return cmp.Compare(b[1].(int64), a[1].(int64)) })
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(list) // the client has left
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -33,12 +34,39 @@ func TestTraffic(t *testing.T) {
 	f("/traffic/calls?service=a&cause=x", callRows(3), `href="/exchange/e0"`, "$0.00012", "0.25 s", "/traffic/runs?cause=x&amp;service=a", "sort=cost", `name="cause" value="x"`, `<span>cause</span> x`)
 	f("/traffic/calls", callRows(trafficRows+1), `after=7&#43;e49`, "Next page")
 	f("/traffic/calls?after=7+e49", callRows(1), "First page")
+	f("/traffic/calls?follow=yes", callRows(1), "data-live data-tail", "Stop following")
+	f("/traffic/calls?sort=cost&text=two+words&cost=0.5", callRows(1), `<span>text</span> two words`, `name="cost" value="0.5"`)
+	f("/traffic/calls?text=x", &Table{}, "No calls are stored")
+	f("/versions?service=a", &Table{}, `<form action="/traffic/calls" class="fields"`, "List such calls", `name="text"`)
 	f("/traffic/calls?col=cost", callRows(1), `value="cost" checked`)
 	by := &Table{Columns: []Column{{"group", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"main_reason", "String"}, {"last_call", "DateTime64"}, {"next", "String"}}, Rows: [][]any{{"c/1", uint64(1030), uint64(7), "root cause x", testNow, "1 c/1"}}}
 	f("/traffic/conversations?range=6h", by, `href="/timeline?conversation=c%2F1&amp;range=6h"`, `href="/traffic/calls?conversation=c%2F1&amp;failed=yes&amp;range=6h"`, "1,030")
 	f("/traffic/users", by, `href="/traffic/calls?user=c%2F1"`)
 	resp, _ := get(newTest(t, fakeSource{}, ""), "/traffic/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown list")
+}
+
+// The newest calls are read hour by hour, as far back as there are too few; a list in another order is read at once.
+func TestNewest(t *testing.T) {
+	f := func(path string, rows int, want string) {
+		t.Helper()
+		var since []string
+		source := func(_ context.Context, sql string, params map[string]string) (*Table, error) {
+			if !strings.Contains(sql, "Which calls were made") {
+				return &Table{}, nil
+			}
+			from := must.Get(time.Parse("2006-01-02 15:04:05.999999999", params["since"]))(t)
+			since = append(since, from.Format("02 15:04"))
+			return callRows(rows * len(since)), nil
+		}
+		get(handler(t, Options{ClickHouse: source}), path)
+		must.Equal(t, strings.Join(since, ", "), want, "%s", path)
+	}
+	f("/traffic/calls?from=24h", trafficRows+1, "23 08:30")
+	f("/traffic/calls?from=24h", trafficRows/2+1, "23 08:30, 23 01:30")
+	f("/traffic/calls?from=24h", 1, "23 08:30, 23 01:30, 22 09:30")
+	f("/traffic/calls?from=24h&sort=cost", 1, "22 09:30")
+	f("/traffic/calls?from=24h&after="+fmt.Sprint(testNow.Add(-5*time.Hour).UnixNano())+"+e1", trafficRows+1, "23 03:30")
 }
 
 // A file has all rows, with one head, from as many statements as are needed.
@@ -67,6 +95,12 @@ func TestSuggest(t *testing.T) {
 	h := newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": {Columns: []Column{{"group", "String"}, {"calls", "UInt64"}}, Rows: [][]any{{"root cause x", uint64(3)}}}}}, "")
 	_, body := get(h, "/suggest/cause?service=a")
 	must.Equal(t, strings.TrimSpace(body), `[["x",3]]`, "causes")
+	// A stage is suggested as the filter takes it, once for all services.
+	stages := &Table{Columns: []Column{{"group", "String"}, {"of_service", "String"}, {"calls", "UInt64"}}, Rows: [][]any{
+		{"a/plan", "a", uint64(3)}, {"b/run", "b", uint64(2)}, {"b/", "b", uint64(2)}, {"b/plan", "b", uint64(1)},
+	}}
+	_, body = get(newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": stages}}, ""), "/suggest/stage")
+	must.Equal(t, strings.TrimSpace(body), `[["plan",4],["run",2]]`, "stages")
 	resp, _ := get(h, "/suggest/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown filter")
 }
@@ -80,8 +114,18 @@ func TestUserByName(t *testing.T) {
 		}
 		return &Table{}, nil
 	}
-	get(handler(t, Options{ClickHouse: source, HashUser: func(name string) string { return "hash of " + name }}), "/traffic/calls?user=ann")
+	get(handler(t, Options{ClickHouse: source, HashUser: func(name string) []string { return []string{"hash of " + name} }}), "/traffic/calls?user=ann")
 	must.Equal(t, strings.Join(got, ","), "ann,hash of ann", "users")
+}
+
+// Users whose hashes have no key can be guessed; their list says so.
+func TestNoUserKey(t *testing.T) {
+	h := handler(t, Options{ClickHouse: fakeSource{}.options().ClickHouse, NoUserKey: hostile})
+	_, body := get(h, "/traffic/users")
+	must.Equal(t, strings.Count(body, `<p class="problem down">`), 1, "notes")
+	harmless(t, body)
+	_, body = get(h, "/traffic/calls")
+	must.Equal(t, strings.Count(body, `<p class="problem down">`), 0, "notes of calls")
 }
 
 func TestTimeline(t *testing.T) {
@@ -100,11 +144,38 @@ func TestTimeline(t *testing.T) {
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "of nothing")
 }
 
+// An agent that another one called is indented below it, with its tools; calls of one agent that each have a span of their own are not.
+func TestNesting(t *testing.T) {
+	columns := []Column{{"kind", "String"}, {"name", "String"}, {"began", "DateTime64"}, {"seconds", "Float64"}, {"exchange", "String"}, {"conversation", "String"}, {"of_service", "String"}, {"of_agent", "String"}, {"span", "String"}}
+	rows := &Table{Columns: columns}
+	for i, r := range [][]any{
+		{"call", "plan", "e1", "c1", "shop", "buyer", "s1"},
+		{"tool", "ask", "e1", "c1", "", "", ""},
+		{"call", "search", "e2", "c2", "catalog", hostile, "s2"},
+		{"tool", "find", "e2", "c2", "", "", ""},
+		{"call", "rank", "e3", "c3", "ranker", "", "s3"},
+		{"call", "search", "e4", "c2", "catalog", hostile, "s2"},
+		{"call", "plan", "e5", "c1", "shop", "buyer", "s1"},
+		{"call", "last", "e6", "c1", "shop", "buyer", "s4"},
+	} {
+		rows.Rows = append(rows.Rows, append([]any{r[0], r[1], testNow.Add(time.Duration(i-20) * time.Second), 0.5}, r[2:]...))
+	}
+	_, body := get(newTest(t, fakeSource{rows: map[string]*Table{"In which order did": rows}}, ""), "/timeline?run=r1")
+	var got []string
+	for _, m := range regexp.MustCompile(`<tr class="(\w+ d\d)">`).FindAllStringSubmatch(body, -1) {
+		got = append(got, m[1])
+	}
+	must.Equal(t, strings.Join(got, ", "), "call d0, tool d0, call d1, tool d1, call d2, call d1, call d0, call d0", "depths")
+	must.Equal(t, strings.Count(body, "<small>ranker</small>"), 1, "names of the agent")
+	harmless(t, body)
+}
+
 // Until the first call, the first page says how to send one; a store that does not answer is no reason to say so.
 func TestFirstCall(t *testing.T) {
 	f := func(rows *Table, err error, counted float64, want, no string) {
 		t.Helper()
 		o := fakeSource{rows: map[string]*Table{"newest stored call": rows}, err: err}.options()
+		o.Refused = func() []string { return []string{"3 connections refused " + hostile} }
 		o.Ways = func() []Way { return []Way{{"Python", hostile, hostile}} }
 		o.Tallies = func(context.Context, string, time.Time, time.Time, time.Duration) ([]Series, error) {
 			return []Series{{nil, []Point{{testNow, counted}}}}, nil
@@ -116,6 +187,7 @@ func TestFirstCall(t *testing.T) {
 	}
 	newest := &Table{Columns: []Column{{"newest", "DateTime64"}}, Rows: [][]any{{testNow}}}
 	f(&Table{}, nil, 0, "Waiting for the first call", "Why calls fail")
+	f(&Table{}, nil, 0, "3 connections refused", "call of")
 	f(newest, nil, 0, "Why calls fail", "Waiting for")
 	f(&Table{}, nil, 1, "Why calls fail", "Waiting for")
 	f(nil, ErrUnavailable, 3, "ClickHouse does not answer", "Waiting for")

@@ -22,7 +22,7 @@ var ranges = []string{"15m", "1h", "6h", "24h", "7d", "30d"}
 var filterNames = []string{"service", "stage", "environment", "version", "provider", "model", "status", "user", "attr"}
 
 // callFilters are the parameters that restrict lists of calls, besides filterNames.
-var callFilters = []string{"failed", "cause", "tool", "seconds", "tokens", "conversation", "run"}
+var callFilters = []string{"failed", "cause", "tool", "seconds", "tokens", "cost", "text", "conversation", "run"}
 
 // zoneCookie is the cookie in which the script stores the time zone of the browser.
 const zoneCookie = "llmtap_zone"
@@ -35,7 +35,7 @@ type View struct {
 	Now      time.Time
 	Zone     *time.Location // of the viewer
 	params   url.Values
-	hashUser func(name string) string // label of a user with this name; nil: names are not known
+	hashUser func(name string) []string // labels of a user with this name; nil: names are not known
 }
 
 // newView returns the view of a request, or an error about its parameters.
@@ -125,7 +125,7 @@ func (v *View) values() queries.Values {
 	}
 	if v.hashUser != nil {
 		for _, name := range out["user"] { // a hash, or the name of a person as hooks hash it
-			out["user"] = append(out["user"], v.hashUser(name))
+			out["user"] = append(out["user"], v.hashUser(name)...)
 		}
 	}
 	return out
@@ -158,21 +158,42 @@ type barField struct {
 
 // barExamples are what the fields of the filter bar show until something is entered.
 var barExamples = map[string]string{
-	"status": "400, 4xx", "attr": "tenant=acme", "user": "name or hash", "failed": "yes, no", "seconds": "10, <10", "tokens": "10000, <10000",
+	"status": "400, 4xx", "attr": "tenant=acme", "user": "name or hash", "failed": "yes, no", "seconds": "10, <10", "tokens": "10000, <10000", "cost": "0.50: dollars, or more",
+	"text": "whole words",
+}
+
+// ofCalls reports whether callFilters apply to a page.
+func ofCalls(path string) bool {
+	return strings.HasPrefix(path, trafficPath) || path == explorePath || strings.HasPrefix(path, explorePath+"/calls")
 }
 
 // barNames are the filters that apply to the page.
 func (v *View) barNames() []string {
-	if strings.HasPrefix(v.Path, trafficPath) {
+	if ofCalls(v.Path) {
 		return slices.Concat(filterNames, callFilters)
 	}
 	return filterNames
 }
 
 // Bar returns the fields of the filter bar. Further values of a filter, and further attributes, are among Rest.
-func (v *View) Bar() []barField {
+func (v *View) Bar() []barField { return v.bar(v.barNames()) }
+
+// CallsBar returns the fields of the filters that restrict only lists of calls, for a page that is none.
+func (v *View) CallsBar() []barField {
+	if len(v.barNames()) > len(filterNames) {
+		return nil
+	}
+	return v.bar(callFilters)
+}
+
+// Kept returns the parameters of the URL that links to other pages keep.
+func (v *View) Kept() []Field {
+	return slices.DeleteFunc(v.Fields(), func(f Field) bool { return !slices.Contains(keptParams, f.Name) })
+}
+
+func (v *View) bar(names []string) []barField {
 	var out []barField
-	for _, name := range v.barNames() {
+	for _, name := range names {
 		f := barField{Name: name, Example: barExamples[name], Suggested: slices.Contains(suggested, name)}
 		if name != "attr" { // another attribute restricts further
 			f.Value = v.params.Get(name)
@@ -209,7 +230,7 @@ func (v *View) With(path string, pairs ...string) string {
 			p[name] = slices.Clone(v.params[name])
 		}
 	}
-	if strings.HasPrefix(path, trafficPath) || path == timelinePath {
+	if ofCalls(path) || path == timelinePath {
 		for _, name := range callFilters {
 			p[name] = slices.Clone(v.params[name])
 		}

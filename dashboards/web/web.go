@@ -25,16 +25,19 @@ type Options struct {
 	ClickHouse    Query
 	Explorer      Query                                            // of own SQL: it limits time and size, and reads nothing but the tables of llmtap
 	Write         func(w io.Writer, t *Table, format string) error // as csv or jsonl
-	HashUser      func(name string) string                         // label of the user with this name, as hooks publish it
+	HashUser      func(name string) []string                       // labels of the user with this name, as hooks publish it
+	NoUserKey     string                                           // what is missing if hashes of users have no key
 	Firing        Firing
 	Changes       func(ctx context.Context) <-chan struct{} // receives a value after a change of Firing, and is closed when ctx ends
 	Controls      Controls
 	Incidents     Incidents
 	Problems      Problems
+	Views         Views // saved for all
 	Tallies       Tallies
 	Usual         Usual
 	Health        func(ctx context.Context) []Part
-	Ways          func() []Way // how agents send their calls
+	Ways          func() []Way    // how agents send their calls
+	Refused       func() []string // clients that were refused in the last hour, in words
 	Conversations Conversations
 	Prices        price.Table
 	CodeURL       string                  // URL of a line of an agent's code, with {version}, {file} and {line}; "": no links
@@ -70,7 +73,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	}
 	stored := store{o.ClickHouse, o.Prices}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways})
+	mux.Handle("GET /{$}", &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways, refused: o.Refused})
 	explore := explorePage{s, stored, o.Explorer, o.Write}
 	mux.Handle("GET /explore", explore)
 	mux.Handle("GET /explore/{query}", explore)
@@ -85,7 +88,7 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /alerts/backtest", backtestPage{s, o.Controls})
 	mux.Handle("GET /versions", versionsPage{s, stored})
 	mux.Handle("GET /calls", toolsPage{s, stored})
-	mux.Handle("GET /traffic/{kind}", trafficPage{s, stored, o.Write})
+	mux.Handle("GET /traffic/{kind}", trafficPage{s, stored, o.Write, o.NoUserKey})
 	mux.Handle("GET /timeline", timelinePage{s, stored})
 	mux.Handle("GET /suggest/{filter}", suggester{s, stored})
 	mux.Handle("GET /providers", providersPage{s, stored})
@@ -103,6 +106,11 @@ func NewHandler(o Options) (http.Handler, error) {
 	mux.Handle("GET /conversation/{id}", conversations)
 	mux.Handle("GET /exchange/{id}", conversations)
 	mux.HandleFunc("GET /exchange/{id}/raw", conversations.raw)
+	views := viewsPage{s, o.Views}
+	mux.Handle("GET "+viewsPath, views)
+	mux.HandleFunc("POST "+viewsPath, views.act("saved", views.save))
+	mux.HandleFunc("POST /views/rename", views.act("renamed", views.rename))
+	mux.HandleFunc("POST /views/delete", views.act("deleted", views.remove))
 	mux.Handle("GET /live", live{make(chan struct{}, maxLive), o.Changes, o.Now})
 	login := loginPage{s}
 	mux.Handle("GET /login", login)

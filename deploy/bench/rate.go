@@ -19,6 +19,7 @@ const (
 	firstRate   = 100   // of the search, in calls per second
 	highestRate = 1e6   // the search ends here
 	precision   = 1.125 // ratio of the lowest rate that was not sustained to the highest that was, at which the search ends
+	leastKept   = 0.97  // the share of the calls that must be published in time
 	lowerBy     = 0.9   // the factor by which a rate is lowered that is not sustained for long
 	mostDrain   = 5 * time.Second
 
@@ -83,6 +84,7 @@ func rate(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string
 			return err
 		}
 		printResults(out, o.shape, []*result{r})
+		fmt.Fprintln(out, r.verdict())
 		if r.Stored != r.Calls || r.Double > 0 {
 			return fmt.Errorf("%d calls are lost, %d stored twice", r.Calls-r.Stored, r.Double)
 		}
@@ -109,6 +111,17 @@ func (o *rateOptions) sustained(ctx context.Context, t *target, f *load.Fleet) (
 		}
 	}
 	return nil, err
+}
+
+// verdict says whether the rate was sustained.
+func (r *result) verdict() string {
+	switch {
+	case r.Sustained:
+		return fmt.Sprintf("Sustained: %.0f calls/s.", r.Rate)
+	case r.Kept > leastKept:
+		return fmt.Sprintf("Not sustained: storing the last of %.0f calls/s took %.0f s more, and at most %.0f s are allowed.", r.Rate, r.Drain, mostDrain.Seconds())
+	}
+	return fmt.Sprintf("Not sustained: the load, or NATS, kept up with %.0f%% of %.0f calls/s.", 100*r.Kept, r.Rate)
 }
 
 // A phase is a time in which the fleet publishes at one rate.
@@ -149,7 +162,7 @@ func (o *rateOptions) measure(ctx context.Context, t *target, f *load.Fleet, p p
 	if err != nil {
 		return nil, err
 	}
-	r.Sustained = r.Kept > 0.97 && r.Drain <= mostDrain.Seconds()
+	r.Sustained = r.Kept > leastKept && r.Drain <= mostDrain.Seconds()
 	return r, o.record(r)
 }
 

@@ -272,7 +272,7 @@ func printNeeds(out io.Writer, d demand) {
 	line(fmt.Sprintf("ClickHouse: disk for %g days", d.days), "B", func(n *need) float64 { return n.storeDisk })
 	printTable(out, table)
 	fmt.Fprintln(out)
-	table = [][]string{{"calls per second", "what breaks", "change"}}
+	table = [][]string{{"calls per second", "what happens from this rate on", "change"}}
 	for _, l := range limits(d) {
 		if l.calls <= 10*needs[len(needs)-1].calls {
 			table = append(table, []string{amount(l.calls, ""), l.what, l.change})

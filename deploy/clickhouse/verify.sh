@@ -121,7 +121,7 @@ run_compose() {
 	done
 	say "create the user llmtap"
 	print_grants main llmtap llmtap | sed "s/CHANGE ME/verify/" | client ch-1-1
-	say "verify over HTTP and the native protocol"
+	say "verify"
 	verify "http://llmtap:verify@127.0.0.1:18123/llmtap" main --keep
 	lost_replica
 	say "the cluster works with llmtap"

@@ -229,38 +229,17 @@ func (o *object) setBody(b []byte) error {
 	return nil
 }
 
-// each calls fn for each member of v, a valid JSON object, except those that are null. The key is decoded.
+// each calls fn for each member of v, a valid JSON object, except those that are null.
 func each(v value, fn func(key []byte, v value) error) error {
-	for i := jsonscan.Space(v, 1); v[i] != '}'; {
-		end := jsonscan.StringEnd(v, i+1)
-		key := []byte(v[i+1 : end])
-		if bytes.IndexByte(key, '\\') >= 0 {
-			key = jsonscan.AppendText(nil, key)
+	for key, member := range jsonscan.Members(v) {
+		if member[0] == 'n' {
+			continue
 		}
-		start := jsonscan.Space(v, jsonscan.Space(v, end+1)+1)
-		if i = valueEnd(v, start); v[start] != 'n' {
-			if err := fn(key, v[start:i]); err != nil {
-				return err
-			}
-		}
-		if i = jsonscan.Space(v, i); v[i] == ',' {
-			i = jsonscan.Space(v, i+1)
+		if err := fn(key, member); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// valueEnd returns the end of the valid JSON value at i.
-func valueEnd(b []byte, i int) int {
-	switch b[i] {
-	case '"':
-		return jsonscan.StringEnd(b, i+1) + 1
-	case '{', '[':
-		return jsonscan.ContainerEnd(b, i+1)
-	}
-	for ; b[i] != ',' && b[i] != '}' && b[i] > ' '; i++ {
-	}
-	return i
 }
 
 // clip shortens a text for a message.

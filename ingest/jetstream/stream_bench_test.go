@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // BenchmarkStream measures what settings of the event stream cost: publishing and reading 100 MB of bodies, which are real
@@ -47,7 +47,7 @@ func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) 
 		_, err := c.js.CreateStream(ctx, cfg)
 		must.Do(b, err)
 		b.StartTimer()
-		begun := cpuSeconds(b)
+		begun := slowtest.Processor(b).Seconds()
 		p := c.NewPublisher(256)
 		for i := range count {
 			e := testEvent(i, 0)
@@ -56,11 +56,11 @@ func benchmarkStream(b *testing.B, size int, change func(*natsjs.StreamConfig)) 
 			must.Do(b, p.Publish(ctx, e))
 		}
 		must.Do(b, p.Flush(ctx))
-		published := cpuSeconds(b)
+		published := slowtest.Processor(b).Seconds()
 		publishing += published - begun
 		r := openReader(b, ctx, c, "a")
 		readAll(b, ctx, r, count)
-		reading += cpuSeconds(b) - published
+		reading += slowtest.Processor(b).Seconds() - published
 		must.Do(b, r.Close(ctx))
 		b.StopTimer()
 		disk += float64(diskUsage(b, n.cfg.Dir)) / float64(size*count)
@@ -93,12 +93,6 @@ func sources(b *testing.B, n int) (text []byte) {
 		b.Skip("NOT MEASURED: Go's sources are not installed")
 	}
 	return text
-}
-
-func cpuSeconds(b *testing.B) float64 {
-	var u syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 func diskUsage(b *testing.B, dir string) (n int64) {

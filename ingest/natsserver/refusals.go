@@ -60,6 +60,23 @@ type Refusal struct {
 	Last    time.Time `json:"last"`
 }
 
+// From returns the address and the name of the client.
+func (r *Refusal) From() string {
+	if r.Client == "" {
+		return r.Address
+	}
+	return r.Address + " (" + r.Client + ")"
+}
+
+// Verb returns what the server did with the connections: refused or closed.
+func (r *Refusal) Verb() string {
+	switch r.Reason {
+	case ReasonNoToken, ReasonWrongToken, ReasonNoLogin:
+		return "refused"
+	}
+	return "closed"
+}
+
 // A guard checks the token of clients, gives them permissions, and counts and logs refused ones. It is a server.Authentication.
 type guard struct {
 	own       secret.Tokens                  // of llmtap on this machine

@@ -23,7 +23,7 @@ func BenchmarkSubjects(b *testing.B) {
 				cfg.Dir, cfg.Port, cfg.Logger = b.TempDir(), -1, slog.New(slog.DiscardHandler)
 				s, err := Start(b.Context(), cfg)
 				must.Do(b, err)
-				nc, err := nats.Connect(s.URL())
+				nc, err := nats.Connect(s.URL(), nats.Token(s.Token()))
 				must.Do(b, err)
 				js, err := natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(4000))
 				must.Do(b, err)

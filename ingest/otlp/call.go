@@ -74,7 +74,7 @@ func kindOf(a attrs) kind {
 		return kindOther
 	}
 	switch a.text(nameOperation...) {
-	case "chat", "text_completion", "generate_content", "completion", "responses", "messages":
+	case "chat", "text_completion", "generate_content", interactionsCreate, "completion", "responses", "messages":
 		return kindCall
 	case "execute_tool", "invoke_agent", "invoke_workflow":
 		return kindWork
@@ -224,6 +224,9 @@ func providerName(s string) string {
 	return s
 }
 
+// interactionsCreate is the operation of opentelemetry-instrumentation-google-genai for Gemini's Interactions API (2026-06).
+const interactionsCreate = "interactions.create"
+
 // dialectOf returns the dialect in which the provider was probably called. It decides only how the columns dialect,
 // variant and provider are filled, because bodies of degraded events are not checked.
 func dialectOf(c *call, a attrs, spanName string) wire.Dialect {
@@ -231,6 +234,9 @@ func dialectOf(c *call, a attrs, spanName string) wire.Dialect {
 	if a.text("openai.api.type") == "responses" || a.text(nameOperation...) == "responses" || name == "openai.response" || name == "response" ||
 		strings.HasPrefix(a.text("gen_ai.system", "gen_ai.provider.name"), "openai.responses") {
 		return wire.OpenAIResponses
+	}
+	if a.text(nameOperation...) == interactionsCreate || strings.HasSuffix(a.text(nameProvider...), ".interactions") { // google.generative-ai.interactions
+		return wire.Interactions
 	}
 	for i := range wire.Providers {
 		if p := &wire.Providers[i]; p.Name == c.provider && len(p.Variants) > 0 {

@@ -94,6 +94,12 @@ func TestSpellings(t *testing.T) {
 			"anthropic/anthropic /anthropic/v1/messages gpt-4.1>gpt-4.1-2025 id=chatcmpl-1 finish=tool_calls tokens=120/7/100 messages=4 calls=1")
 		f(cfg, testSpan{name: "chat", attrs: with(m{"gen_ai.provider.name": "gcp.gemini", "gen_ai.operation.name": "generate_content"})},
 			"gemini/gcp.gemini /v1beta/models/gpt-4.1:generateContent gpt-4.1>gpt-4.1-2025 id=chatcmpl-1 finish=tool_calls tokens=120/7/100 messages=4 calls=1")
+		for _, changes := range []m{ // of opentelemetry-instrumentation-google-genai, and of the Vercel AI SDK
+			{"gen_ai.provider.name": "gemini", "gen_ai.operation.name": "interactions.create"}, {"gen_ai.provider.name": "google.generative-ai.interactions"},
+		} {
+			f(cfg, testSpan{name: "chat", attrs: with(changes)},
+				"gemini_interactions/gcp.gemini /v1beta/interactions gpt-4.1>gpt-4.1-2025 id=chatcmpl-1 finish=tool_calls tokens=120/7/100 messages=5 calls=1")
+		}
 		f(cfg, testSpan{name: "chat", attrs: with(m{"gen_ai.provider.name": "aws.bedrock"})},
 			"bedrock/aws.bedrock /model/gpt-4.1/converse gpt-4.1> id= finish=tool_calls tokens=120/7/100 messages=4 calls=1")
 		f(cfg, testSpan{name: "chat", attrs: with(m{"gen_ai.provider.name": "cohere"})},

@@ -39,6 +39,7 @@ type Config struct {
 	// counted.
 	QueueBytes int64 `yaml:"queue_bytes" unit:"bytes"`
 
+	Key []byte `yaml:"-"` // of the hash of X-Llmtap-User; nil: that of the environment
 	// NATSURL and NATSOptions configure the connection to NATS.
 	NATSURL     string        `yaml:"-"`
 	NATSOptions []nats.Option `yaml:"-"`

@@ -22,10 +22,14 @@ func (p *Proxy) caller(r *http.Request) llmtap.Caller {
 		}
 		return fallback
 	}
+	user := get("User", "")
+	if user != "" && p.cfg.Key != nil && !p.cfg.KeepUser {
+		user = event.HashUser(p.cfg.Key, user)
+	}
 	return llmtap.Caller{
 		Labels: event.Labels{
 			Service: get("Service", p.cfg.Service), ServiceVersion: get("Service-Version", ""), Environment: get("Environment", p.cfg.Environment),
-			Agent: get("Agent", p.cfg.Agent), Stage: get("Stage", ""), Conversation: get("Conversation", ""), Run: get("Run", ""), User: get("User", ""),
+			Agent: get("Agent", p.cfg.Agent), Stage: get("Stage", ""), Conversation: get("Conversation", ""), Run: get("Run", ""), User: user,
 		},
 		Attrs:   attrs(r.Header),
 		Address: hostname(r.RemoteAddr),

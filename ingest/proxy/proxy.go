@@ -58,7 +58,7 @@ func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	}
 	p.hook, err = llmtap.Open(llmtap.Config{
 		URL: cfg.NATSURL, NATSOptions: cfg.NATSOptions, Service: "llmtap-proxy", Origin: event.OriginProxy, Hosts: hosts,
-		Capture: cfg.Capture, KeepUser: cfg.KeepUser, MemoryLimit: cfg.QueueBytes, Logger: cfg.Logger,
+		Capture: cfg.Capture, KeepUser: cfg.KeepUser || cfg.Key != nil, MemoryLimit: cfg.QueueBytes, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open hook: %w", err)

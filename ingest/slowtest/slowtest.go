@@ -4,7 +4,9 @@ package slowtest
 
 import (
 	"flag"
+	"syscall"
 	"testing"
+	"time"
 )
 
 var slow = flag.Bool("slow", false, "run the slow tests too")
@@ -32,4 +34,14 @@ func Tenth(t *testing.T, n int) int {
 		return n
 	}
 	return n / 10
+}
+
+// Processor returns the time of the processor that this process has taken. Unlike the time of a clock, it is the same on a busy machine.
+func Processor(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

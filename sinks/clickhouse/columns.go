@@ -105,6 +105,8 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("degraded", func(e *analyzer.Exchange) bool { return e.Degraded }),
 	col("provider_request_id", func(e *analyzer.Exchange) string { return e.ProviderRequestID }),
 	col("response_id", func(e *analyzer.Exchange) string { return e.ResponseID }),
+	col("trace_id", func(e *analyzer.Exchange) string { return e.Trace }),
+	col("parent_span_id", func(e *analyzer.Exchange) string { return e.Span }),
 	col("prompt_hash", func(e *analyzer.Exchange) uint64 { return e.PromptHash }),
 	col("tools_hash", func(e *analyzer.Exchange) uint64 { return e.ToolsHash }),
 	col("tools", func(e *analyzer.Exchange) []string { return e.Tools }),

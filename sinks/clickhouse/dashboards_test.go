@@ -42,12 +42,9 @@ service=trips stage=planner calls=9 failed_calls=5 failed_percent=56 main_cause=
 cause=unexplained failed_calls=3 percent_of_failed=23 retries=1`},
 	{"bursts", nil, `service=trips stage=planner cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save failed_calls=10 calls=19 failed_percent=53 peak_failed=5 peak_percent=56 first_version=1.5.0 examples=[019aa0b0-0000-7014-8000-000000000014 019aa0b0-0000-701e-8000-00000000001e]`},
 	{"bursts", map[string]string{"window": "1 minute", "min_failed": "1"}, `failed_calls=10 calls=19 failed_percent=53 peak_failed=1 peak_percent=100`},
-	{"first_occurrence", nil, `service=trips cause=orphan_tool_reply first_version=1.5.0 last_clean_version=1.4.0 failed_calls=10 first_exchange_id=019aa0b0-0000-7014-8000-000000000014
-service=quotes cause=unexplained first_version=1.4.0 last_clean_version= failed_calls=3 first_exchange_id=unknown-0`},
-	{"first_bad_version", nil, `rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_bad=1.5.0 last_clean=1.4.0 findings=10 conversations=10
-rule_id=tool_content_not_string root_cause= first_bad=1.4.0 last_clean= findings=3 conversations=3`},
-	{"whose_change", nil, `rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 findings=10 conversations=10 failed_calls=10 versions_with_it=[1.5.0] failed_with_cause=orphan_tool_reply
-rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= findings=3 conversations=3 failed_calls=0 versions_with_it=[1.4.0] failed_with_cause=`},
+	{"whose_change", nil, `failed_with_cause=orphan_tool_reply rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 failed_calls=10 findings=10 conversations=10 versions_with_it=[1.5.0]
+failed_with_cause=unexplained rule_id= root_cause= first_version=1.4.0 last_clean_version= failed_calls=3 findings=0 conversations=0 versions_with_it=[1.4.0]
+failed_with_cause= rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= failed_calls=0 findings=3 conversations=3 versions_with_it=[1.4.0]`},
 	{"whose_change", map[string]string{"cause": "orphan_tool_reply"}, "rule_id=orphan_tool_reply findings=10"},
 	{"conversation", map[string]string{"conversation_id": "conv-22"}, `service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[masked_failure tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22`},
 	{"finding_examples", nil, `rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38
@@ -101,6 +98,10 @@ group=trips 1.5.0 calls=19 failed_calls=10 main_reason=root cause tool_calls_dro
 group=search calls=20
 group=write_file calls=19`},
 	{"calls_by", map[string]string{"by": "attr.region", "sort": "failed"}, `group=eu calls=39 failed_calls=10`},
+	{"calls_by", map[string]string{"by": "all", "sort": "p95"}, `group=all calls calls=39 failed_calls=10 failed_percent=26 conversations=39 cached_tokens=1200 tool_calls=36 p50=14`},
+	{"calls_over_time", map[string]string{"step": "1 hour", "by": "version", "groups": `["trips 1.5.0"]`}, `group=trips 1.5.0 calls=19 failed_calls=10 failed_percent=53 conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
+	{"calls_over_time", map[string]string{"step": "5 minutes", "by": "cause"}, `group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100
+group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100`},
 	{"services", nil, `service=trips origin=hook sdk=python/0.1.0 calls=40 processes=5 bodies=[shape] degraded=0 without_id=0`},
 	{"what_changed", nil, `change=system prompt (shape) changed in 1.5.0 from abcdef to abcd00 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
 change=temperature changed in 1.5.0 from 0.2 to 0.9 service=trips stage=planner calls=20 failed_percent=50 failed_percent_before=0 next_failure=orphan_tool_reply seconds_to_failure=0
@@ -394,5 +395,5 @@ func TestListPages(t *testing.T) {
 		}
 	}
 	f("calls", "exchange_id=", "", "time", "seconds", "tokens", "cost", "messages")
-	f("calls_by", "group=", "conversation", "time", "calls", "failed", "seconds", "tokens", "cost")
+	f("calls_by", "group=", "conversation", "time", "calls", "failed", "seconds", "tokens", "cost", "p95")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/content"
+	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
@@ -28,6 +29,7 @@ func TestMessagesWith(t *testing.T) {
 			Exchange: fmt.Sprint(i),
 		}
 		b.History = append(b.History, h)
+		b.Exchanges = append(b.Exchanges, analyzer.Exchange{ID: h.Exchange, Seq: h.Seq, StartedAt: at, StoredAt: at, Conversation: h.Conversation})
 		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: content.KindMessage, SeenAt: at, Bytes: len(text), Body: `{"role":"user","content":"` + text + `"}`})
 	}
 	for range 2 {
@@ -47,6 +49,13 @@ func TestMessagesWith(t *testing.T) {
 		}
 		if got := pick(res, "conversation_id="); got != strings.TrimSuffix("conversation_id="+want, "conversation_id=") {
 			t.Errorf("%q: found in %q, want %q", text, got, want)
+		}
+		if text != "…" && text != "\x00" { // as a filter of calls
+			sql, params, err := must.Get(queries.Get("calls"))(t).Bind(queries.Values{"text": {text}, "since": {"2 hours"}}, time.Now())
+			must.Do(t, err)
+			params["prices"] = price.Default().Bound()
+			calls := must.Get(s.Query(t.Context(), sql, params))(t)
+			must.Equal(t, pick(calls, "conversation_id="), strings.TrimSuffix("conversation_id="+want, "conversation_id="), "calls with %q", text)
 		}
 		if text != "needle" {
 			continue

@@ -24,22 +24,20 @@ type replica struct {
 
 func (r replica) String() string { return fmt.Sprintf("%s:%d", r.Host, r.Port) }
 
-// checkCluster checks that the cluster exists, that all of its servers answer and reach Keeper, and that their macros agree with
-// the shards.
-func (v *verifier) checkCluster(ctx context.Context) outcome {
-	if v.cfg.Cluster == "" {
-		return skipf("one server; --cluster NAME verifies a cluster")
+// checkCluster checks that the cluster exists, and that all of its servers answer and reach Keeper.
+func (v *verifier) checkCluster(ctx context.Context) VerifyStep {
+	var macros []struct {
+		Macro string `ch:"macro"`
+		Value string `ch:"substitution"`
 	}
-	name := v.cfg.Cluster
-	macros, err := v.macros(ctx, "system.macros")
-	if err != nil {
+	if err := v.admin.Select(ctx, &macros, "SELECT macro, substitution FROM system.macros"); err != nil {
 		return v.fail("read the macros", err)
 	}
-	for macro, value := range macros[1] {
-		name = strings.ReplaceAll(name, "{"+macro+"}", value)
+	v.cluster = v.cfg.Cluster
+	for _, m := range macros {
+		v.cluster = strings.ReplaceAll(v.cluster, "{"+m.Macro+"}", m.Value)
 	}
-	v.cluster = name
-	if err := v.admin.Select(ctx, &v.replicas, "SELECT shard_num, replica_num, host_name, port FROM system.clusters WHERE cluster = ? ORDER BY shard_num, replica_num", name); err != nil {
+	if err := v.admin.Select(ctx, &v.replicas, "SELECT shard_num, replica_num, host_name, port FROM system.clusters WHERE cluster = ? ORDER BY shard_num, replica_num", v.cluster); err != nil {
 		return v.fail("read system.clusters", err)
 	}
 	if len(v.replicas) == 0 {
@@ -47,20 +45,13 @@ func (v *verifier) checkCluster(ctx context.Context) outcome {
 		if err != nil {
 			return v.fail("read system.clusters", err)
 		}
-		return failf("correct --cluster, or define the cluster in remote_servers", "cluster %s does not exist; this server knows: %s", name, cmp.Or(list(known), "none"))
+		return failf("correct --cluster, or define the cluster in remote_servers", "cluster %s does not exist; this server knows: %s", v.cluster, cmp.Or(list(known), "none"))
 	}
-	v.result.Shards, v.result.Replicas = int(v.replicas[len(v.replicas)-1].Shard), len(v.replicas)
-	v.rows = max(v.rows, verifyRowsPerShard*v.result.Shards)
-	if macros, err = v.macros(ctx, v.everywhere("system", "macros")); err != nil {
-		return v.fail("read the macros of all servers", err)
-	}
-	if problem := v.wrongMacros(macros); problem != "" {
-		return failf("define the macros shard, the same on all servers of a shard, and replica, different on each of them, and restart the servers", "%s", problem)
-	}
+	v.rows = max(v.rows, verifyRowsPerShard*v.shardCount())
 	if _, err := v.names(ctx, "SELECT toString(count()) FROM "+v.everywhere("system", "zookeeper")+" WHERE path = '/'"); err != nil {
 		return v.fail("read Keeper from all servers", err)
 	}
-	text := fmt.Sprintf("%s: %s on %s, all with Keeper and macros", name, plural(v.result.Shards, "shard"), plural(v.result.Replicas, "server"))
+	text := fmt.Sprintf("%s: shards: %d, servers: %d, all with Keeper", v.cluster, v.shardCount(), len(v.replicas))
 	if off, err := v.withoutInternalReplication(ctx); err != nil {
 		return v.fail("read system.clusters", err)
 	} else if off {
@@ -69,55 +60,12 @@ func (v *verifier) checkCluster(ctx context.Context) outcome {
 	return okf("%s", text)
 }
 
+// shardCount returns the number of shards of the cluster.
+func (v *verifier) shardCount() int { return int(v.replicas[len(v.replicas)-1].Shard) }
+
 // everywhere returns a table function that reads a table from every server, each of which has its own _shard_num.
 func (v *verifier) everywhere(database, table string) string {
 	return fmt.Sprintf("clusterAllReplicas(%s, %s, %s)", sqltext.QuoteString(v.cluster), sqltext.QuoteString(database), sqltext.QuoteString(table))
-}
-
-// macros returns the macros in source by the number of the server.
-func (v *verifier) macros(ctx context.Context, source string) (map[int]map[string]string, error) {
-	number := "toUInt32(1)"
-	if source != "system.macros" {
-		number = "_shard_num"
-	}
-	var rows []struct {
-		Server uint32 `ch:"server"`
-		Macro  string `ch:"macro"`
-		Value  string `ch:"substitution"`
-	}
-	if err := v.admin.Select(ctx, &rows, "SELECT "+number+" AS server, macro, substitution FROM "+source); err != nil {
-		return nil, err
-	}
-	macros := map[int]map[string]string{}
-	for _, r := range rows {
-		if macros[int(r.Server)] == nil {
-			macros[int(r.Server)] = map[string]string{}
-		}
-		macros[int(r.Server)][r.Macro] = r.Value
-	}
-	return macros, nil
-}
-
-// wrongMacros returns what is wrong with the macros of the servers, or "".
-func (v *verifier) wrongMacros(macros map[int]map[string]string) string {
-	shards := map[string]uint32{}  // number of the shard by macro
-	servers := map[string]string{} // server by path of its replica
-	for i, r := range v.replicas {
-		shard, name := macros[i+1]["shard"], macros[i+1]["replica"]
-		switch {
-		case shard == "" || name == "":
-			return fmt.Sprintf("%s has no macro shard or replica", r)
-		case shards[shard] != 0 && shards[shard] != r.Shard:
-			return fmt.Sprintf("%s has the macro shard = %s, as servers of shard %d do", r, shard, shards[shard])
-		case servers[shard+"/"+name] != "":
-			return fmt.Sprintf("%s has the macros shard = %s and replica = %s, as %s does", r, shard, name, servers[shard+"/"+name])
-		}
-		shards[shard], servers[shard+"/"+name] = r.Shard, r.String()
-	}
-	if len(shards) != v.result.Shards {
-		return fmt.Sprintf("the servers have %d values of the macro shard for %d shards", len(shards), v.result.Shards)
-	}
-	return ""
 }
 
 // withoutInternalReplication reports whether a shard with several servers has no internal_replication. Older versions of
@@ -133,7 +81,7 @@ func (v *verifier) withoutInternalReplication(ctx context.Context) (bool, error)
 }
 
 // shards checks that all versions of a row are on the same shard, and that each shard has rows.
-func (v *verifier) shards(ctx context.Context) outcome {
+func (v *verifier) shards(ctx context.Context) VerifyStep {
 	for _, t := range tables {
 		key, _, err := v.keys(ctx, t)
 		if err != nil {
@@ -144,7 +92,7 @@ func (v *verifier) shards(ctx context.Context) outcome {
 			return v.fail("read the shards of "+t.Name(), err)
 		}
 		if n > 0 {
-			return failf("insert only through the Distributed tables, and use an empty database", "%s: %d rows have versions on several shards", t.Name(), n)
+			return failf("define the macro shard, different for each shard, and insert only through the Distributed tables", "%s: %d rows have versions on several shards", t.Name(), n)
 		}
 	}
 	counts, err := v.sink.strings(ctx, "SELECT toString(uniqExact(exchange_id)) FROM exchanges GROUP BY _shard_num ORDER BY _shard_num")
@@ -152,8 +100,8 @@ func (v *verifier) shards(ctx context.Context) outcome {
 		return v.fail("count the rows of the shards", err)
 	}
 	text := fmt.Sprintf("all versions of each row are on one shard; exchanges by shard: %s", list(counts))
-	if len(counts) < v.result.Shards {
-		return warnf("check the weights of the shards in remote_servers: a shard with weight 0 stores nothing", "%s: %d of %d shards have rows", text, len(counts), v.result.Shards)
+	if len(counts) < v.shardCount() {
+		return warnf("check the weights of the shards in remote_servers: a shard with weight 0 stores nothing", "%s: %d of %d shards have rows", text, len(counts), v.shardCount())
 	}
 	return okf("%s", text)
 }
@@ -180,7 +128,7 @@ type replicaState struct {
 }
 
 // compareReplicas checks that all servers of a shard have the same rows.
-func (v *verifier) compareReplicas(ctx context.Context) outcome {
+func (v *verifier) compareReplicas(ctx context.Context) VerifyStep {
 	servers := map[uint32]int{} // by shard
 	for _, r := range v.replicas {
 		servers[r.Shard]++
@@ -195,7 +143,7 @@ func (v *verifier) compareReplicas(ctx context.Context) outcome {
 			return v.fail("read the sort key of "+t.Name(), err)
 		}
 		sql := "SELECT server, count() AS rows, groupBitXor(row) AS hash FROM (SELECT _shard_num AS server, cityHash64(" + key + ", " + version + ") AS row FROM " +
-			v.everywhere(v.result.Database, t.Name()+localSuffix) + " GROUP BY server, " + key + ") GROUP BY server ORDER BY server"
+			v.everywhere(v.database, t.Name()+localSuffix) + " GROUP BY server, " + key + ") GROUP BY server ORDER BY server"
 		problem := ""
 		took, same, err := v.until(ctx, func() (bool, error) {
 			var states []replicaState
@@ -210,11 +158,11 @@ func (v *verifier) compareReplicas(ctx context.Context) outcome {
 		}
 		if !same {
 			return failf("see system.replicas and system.replication_queue on that server: is it connected to Keeper, and does it reach port 9009 of the others?",
-				"%s: %s, after %v", t.Name(), problem, v.cfg.Wait)
+				"%s: %s, after %v", t.Name(), problem, replicationWait)
 		}
 		longest = max(longest, took.Seconds())
 	}
-	return okf("the %d servers have the rows of their shards, after %.1f s at most", v.result.Replicas, longest)
+	return okf("the %d servers have the rows of their shards, after %.1f s at most", len(v.replicas), longest)
 }
 
 // differentReplicas returns how the servers of a shard differ, or "".

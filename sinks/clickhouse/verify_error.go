@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,8 @@ var (
 	serverVersion   = regexp.MustCompile(`\s*\(version [^()]*(?:\([^()]*\))?\)`)
 )
 
-// fail returns the outcome of a step whose action returned err.
-func (v *verifier) fail(action string, err error) outcome {
+// fail returns the result of a step whose action returned err.
+func (v *verifier) fail(action string, err error) VerifyStep {
 	return failf(v.fix(err), "%s: %s", action, reason(err))
 }
 
@@ -80,10 +81,6 @@ func (v *verifier) fix(err error) string {
 		return "SELECT DISTINCT cluster FROM system.clusters lists the clusters of this server"
 	case c == proto.ErrAllConnectionTriesFailed, c == codeNoRemoteShard:
 		return "the servers cannot reach or log in to each other: check host, port, user and secret in remote_servers"
-	case c == proto.ErrMemoryLimitExceeded:
-		return "give ClickHouse more memory"
-	case c == proto.ErrNotEnoughSpace:
-		return "free disk space"
 	case faultOf(err) == faultServer:
 		return "start the server, or correct host and port in the DSN; check firewalls"
 	}
@@ -92,12 +89,5 @@ func (v *verifier) fix(err error) string {
 
 // userName returns the name of the user for a GRANT statement.
 func (v *verifier) userName() string {
-	name := v.options.Auth.Username
-	if name == "" {
-		name = "default"
-	}
-	if regexp.MustCompile(`^[a-z_][a-z0-9_]*$`).MatchString(name) {
-		return name
-	}
-	return sqltext.QuoteName(name)
+	return sqltext.QuoteName(cmp.Or(v.options.Auth.Username, "default"))
 }

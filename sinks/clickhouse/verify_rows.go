@@ -29,7 +29,7 @@ func (v *verifier) batch(n int) *sinks.Batch {
 }
 
 // write writes rows to every table, again, in a newer version, and in the old version once more, and reads them.
-func (v *verifier) write(ctx context.Context) outcome {
+func (v *verifier) write(ctx context.Context) VerifyStep {
 	b := v.batch(v.rows)
 	for i, next := range []*sinks.Batch{b, b, sample.Later(v.batch(v.rows)), v.batch(v.rows)} {
 		if err := v.sink.Write(ctx, next); err != nil {
@@ -68,16 +68,13 @@ func (v *verifier) write(ctx context.Context) outcome {
 	case err != nil:
 		return v.fail("count the rows", err)
 	case !done:
-		return failf("see the log of the server, and report it with the version of ClickHouse", "%s, after %v", difference, v.cfg.Wait)
+		return failf("see the log of the server, and report it with the version of ClickHouse", "%s, after %v", difference, replicationWait)
 	}
 	return okf("4 writes of %d rows, 2 versions, to each of %d tables: each row once, in its newest version", v.rows, len(tables))
 }
 
 // queries runs the stored queries.
-func (v *verifier) queries(ctx context.Context) outcome {
-	if len(v.cfg.Queries) == 0 {
-		return skipf("there are none")
-	}
+func (v *verifier) queries(ctx context.Context) VerifyStep {
 	slowest, name := time.Duration(0), ""
 	for _, q := range v.cfg.Queries {
 		begin := time.Now()
@@ -92,7 +89,7 @@ func (v *verifier) queries(ctx context.Context) outcome {
 }
 
 // erase deletes a conversation, as llmtap forget does.
-func (v *verifier) erase(ctx context.Context) outcome {
+func (v *verifier) erase(ctx context.Context) VerifyStep {
 	subject := ErasureSubject{Conversation: v.batch(1).Exchanges[0].Conversation}
 	e, err := v.sink.PlanErasure(ctx, subject)
 	if err != nil {

@@ -3,7 +3,6 @@ package clickhouse
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -16,7 +15,7 @@ import (
 const testedVersion = "26.7"
 
 // connection connects with the protocol of the DSN.
-func (v *verifier) connection(ctx context.Context) outcome {
+func (v *verifier) connection(ctx context.Context) VerifyStep {
 	o := *v.options
 	o.Auth.Database = "default" // the database of the DSN may be missing
 	conn, err := dialOptions(ctx, &o)
@@ -24,12 +23,12 @@ func (v *verifier) connection(ctx context.Context) outcome {
 		return v.fail("connect to "+list(o.Addr), err)
 	}
 	v.admin = conn
-	var timezone string
-	if err := conn.QueryRow(ctx, "SELECT version(), timezone()").Scan(&v.result.Version, &timezone); err != nil {
+	var version string
+	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&version); err != nil {
 		return v.fail("read the version", err)
 	}
-	text := fmt.Sprintf("ClickHouse %s over %s", v.result.Version, protocolName(v.options.Protocol))
-	if !strings.HasPrefix(v.result.Version, testedVersion+".") {
+	text := "ClickHouse " + version
+	if !strings.HasPrefix(version, testedVersion+".") {
 		text += "; the tests of llmtap use " + testedVersion
 	}
 	return okf("%s", text)
@@ -44,13 +43,9 @@ func (v *verifier) names(ctx context.Context, sql string, args ...any) ([]string
 var (
 	rowPrivileges     = []string{"SELECT", "INSERT"}
 	schemaPrivileges  = []string{"CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "DROP VIEW", "ALTER TABLE"}
-	dropPrivileges    = []string{"DROP DATABASE", "DROP TABLE"}
-	scratchPrivileges = slices.Concat(rowPrivileges, schemaPrivileges, dropPrivileges)
+	scratchPrivileges = slices.Concat(rowPrivileges, schemaPrivileges, []string{"DROP DATABASE", "DROP TABLE"})
 	clusterPrivileges = []string{"CLUSTER", "REMOTE"}
 )
-
-// Privileges that llmtap does not need, and that a user of its own should not have.
-var dangerousPrivileges = []string{"CREATE USER", "SYSTEM SHUTDOWN", "FILE", "URL", "S3", "DROP DATABASE"}
 
 // missing returns the privileges that the user does not have. known is false if the server cannot tell.
 func (v *verifier) missing(ctx context.Context, privileges []string, on string) (missing []string, known bool, err error) {
@@ -70,12 +65,8 @@ func (v *verifier) missing(ctx context.Context, privileges []string, on string) 
 }
 
 // privileges checks the grants of the user.
-func (v *verifier) privileges(ctx context.Context) outcome {
-	database := v.options.Auth.Database
-	if database == "" {
-		database = "default"
-	}
-	llmtap, scratch := sqltext.QuoteName(database)+".*", sqltext.QuoteName(v.result.Database)+".*"
+func (v *verifier) privileges(ctx context.Context) VerifyStep {
+	llmtap, scratch := sqltext.QuoteName(v.options.Auth.Database)+".*", sqltext.QuoteName(v.database)+".*"
 	needed := []struct {
 		privileges []string
 		on         string
@@ -96,7 +87,7 @@ func (v *verifier) privileges(ctx context.Context) outcome {
 		case err != nil:
 			return v.fail("read the grants of "+v.userName(), err)
 		case !known:
-			return skipf("this version of ClickHouse has no CHECK GRANT; the next steps show what is missing")
+			return okf("not checked: this version of ClickHouse has no CHECK GRANT; the next steps show what is missing")
 		case len(missing) == 0:
 			continue
 		}
@@ -111,46 +102,4 @@ func (v *verifier) privileges(ctx context.Context) outcome {
 		return warnf(grants[0]+", or apply migrations with another user: llmtap schema migrate", "user %s lacks %s", v.userName(), texts[0])
 	}
 	return failf(strings.Join(grants, "; "), "user %s lacks %s", v.userName(), strings.Join(texts, "; "))
-}
-
-// user warns of a user with more rights than llmtap needs, and of an unprotected password.
-func (v *verifier) user(ctx context.Context) outcome {
-	var problems, fixes []string
-	lacks, known, err := v.missing(ctx, dangerousPrivileges, "*.*")
-	switch {
-	case err != nil:
-		return v.fail("read the grants of "+v.userName(), err)
-	case known && len(lacks) < len(dangerousPrivileges):
-		var has []string
-		for _, p := range dangerousPrivileges {
-			if !slices.Contains(lacks, p) {
-				has = append(has, p)
-			}
-		}
-		problems = append(problems, fmt.Sprintf("user %s may also %s", v.userName(), list(has)))
-		fixes = append(fixes, "create a user for llmtap with the grants in deploy/clickhouse/grants.sql")
-	}
-	if v.options.Auth.Password == "" && (v.options.TLS == nil || len(v.options.TLS.Certificates) == 0) {
-		problems = append(problems, "there is no password")
-		fixes = append(fixes, "set a password")
-	}
-	if host := v.remoteHost(); host != "" && v.options.TLS == nil {
-		problems = append(problems, "the connection to "+host+" is not encrypted")
-		fixes = append(fixes, "use https://, or secure=true with clickhouse://, unless the network is trusted")
-	}
-	if len(problems) > 0 {
-		return warnf(strings.Join(fixes, "; "), "%s", strings.Join(problems, "; "))
-	}
-	return okf("%s, without rights that llmtap does not need", v.userName())
-}
-
-// remoteHost returns a host of the DSN that is not this machine, or "".
-func (v *verifier) remoteHost() string {
-	for _, addr := range v.options.Addr {
-		host, _, _ := net.SplitHostPort(addr)
-		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return host
-		}
-	}
-	return ""
 }

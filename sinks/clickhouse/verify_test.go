@@ -21,27 +21,36 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// verifyConfig returns a configuration to verify the server of dsn, with some of the stored queries; TestDistributed runs all.
-func verifyConfig(t *testing.T, dsn string) clickhouse.VerifyConfig {
+// verify verifies the server of dsn with some of the stored queries, and returns the results; TestDistributed runs all queries.
+func verify(ctx context.Context, t *testing.T, dsn, cluster string, change func(*clickhouse.VerifyConfig)) (steps []clickhouse.VerifyStep, err error) {
 	t.Helper()
-	cfg := clickhouse.VerifyConfig{Config: clickhouse.Default(), Wait: 2 * time.Minute}
-	cfg.DSN = dsn
-	cfg.Started, cfg.Done = func(string) {}, func(clickhouse.VerifyStep) {}
+	cfg := clickhouse.VerifyConfig{Config: clickhouse.Default()}
+	cfg.DSN, cfg.Cluster = dsn, cluster
+	if change != nil {
+		change(&cfg)
+	}
+	done := cfg.Done
+	cfg.Done = func(s clickhouse.VerifyStep) {
+		steps = append(steps, s)
+		if done != nil {
+			done(s)
+		}
+	}
 	for _, name := range []string{"causes", "messages_with"} {
 		sql, params, err := queries.Sample(name, time.Now())
 		must.Do(t, err)
 		cfg.Queries = append(cfg.Queries, clickhouse.VerifyQuery{Name: name, SQL: sql, Params: params})
 	}
-	return cfg
+	err = clickhouse.Verify(ctx, cfg)
+	return steps, err
 }
 
-var times = regexp.MustCompile(`\d+\.\d+ s\b|; the slowest, \w+,|127\.0\.0\.1:\d+|llmtap_test_\d+_\d+|; visible after \S+ s`)
+var times = regexp.MustCompile(`\d+\.\d+ s\b|; the slowest, \w+,|llmtap_test_\d+_\d+`)
 
 // report returns the results of a verification as lines, without what differs between runs.
-func report(v *clickhouse.Verification) string {
+func report(steps []clickhouse.VerifyStep) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", v.Status)
-	for _, s := range v.Steps {
+	for _, s := range steps {
 		fmt.Fprintf(&b, "%s  %s  %s\n", s.Status, s.Name, s.Detail)
 		if s.Fix != "" {
 			fmt.Fprintf(&b, "      fix: %s\n", s.Fix)
@@ -51,8 +60,6 @@ func report(v *clickhouse.Verification) string {
 		switch {
 		case strings.HasPrefix(s, ";"):
 			return ""
-		case strings.HasPrefix(s, "127"):
-			return "ADDRESS"
 		case strings.HasPrefix(s, "llmtap"):
 			return "llmtap_test"
 		}
@@ -66,27 +73,13 @@ func TestVerify(t *testing.T) {
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
-	openDSN(t, dsn) // the database has tables
+	s := openDSN(t, dsn) // the database has tables
 	u := must.Get(url.Parse(dsn))(t)
 	u.Scheme, u.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
-	cfg := verifyConfig(t, u.String())
-	v := must.Get(clickhouse.Verify(t.Context(), cfg))(t)
-	golden(t, "verify.txt", report(v))
-	s := openDSN(t, dsn)
-	must.Equal(t, query(t, s, "SELECT count() FROM system.databases WHERE name = {name:String}", map[string]string{"name": v.Database}), "0\n", "the database %s is left", v.Database)
+	golden(t, "verify.txt", report(must.Get(verify(t.Context(), t, u.String(), "", nil))(t)))
+	must.Equal(t, query(t, s, "SELECT count() FROM system.databases WHERE name LIKE '%verify'", nil), "0\n", "a database is left")
 	// The tables of llmtap are not touched.
 	must.Equal(t, query(t, s, "SELECT sum(total_rows) FROM system.tables WHERE database = currentDatabase() AND name != 'migrations'", nil), "0\n", "rows in the database of llmtap")
-}
-
-// failures returns the steps of a verification that failed, with their fixes.
-func failures(v *clickhouse.Verification) string {
-	var b strings.Builder
-	for _, s := range v.Steps {
-		if s.Status == clickhouse.VerifyFailed {
-			fmt.Fprintf(&b, "%s: %s => %s\n", s.Name, s.Detail, s.Fix)
-		}
-	}
-	return b.String()
 }
 
 // Each broken set-up is reported with what to do.
@@ -95,79 +88,61 @@ func TestVerifyBroken(t *testing.T) {
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
-	// f verifies up to the given step.
-	f := func(name, dsn, last string, change func(*clickhouse.VerifyConfig), want string) {
+	f := func(name, dsn, cluster string, change func(*clickhouse.VerifyConfig), want string) {
 		t.Helper()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		cfg := verifyConfig(t, dsn)
-		cfg.Done = func(s clickhouse.VerifyStep) {
-			if s.Name == last {
-				cancel()
+		var got string
+		steps := must.Get(verify(t.Context(), t, dsn, cluster, change))(t)
+		for _, s := range steps {
+			if s.Status == clickhouse.VerifyFailed {
+				got += fmt.Sprintf("%s: %s => %s\n", s.Name, s.Detail, s.Fix)
 			}
 		}
-		if change != nil {
-			change(&cfg)
+		if !regexp.MustCompile("(?s)^" + want + "$").MatchString(got) {
+			t.Errorf("%s: failures\n%swant\n%s", name, got, want)
 		}
-		v := must.Get(clickhouse.Verify(ctx, cfg))(t)
-		if got := failures(v); !regexp.MustCompile("(?s)^"+want+"$").MatchString(got) || v.Status != clickhouse.VerifyFailed {
-			t.Errorf("%s: status %s, failures\n%swant\n%s", name, v.Status, got, want)
-		}
-		if s := v.Steps[len(v.Steps)-1]; s.Name != "drop" || s.Status == clickhouse.VerifyFailed {
-			t.Errorf("%s: the last step is %v", name, s)
+		if hasDatabase := regexp.MustCompile(`(?m)^ok  database`).MatchString(report(steps)); hasDatabase != (steps[len(steps)-1].Name == "drop") {
+			t.Errorf("%s: the last step is %v", name, steps[len(steps)-1])
 		}
 	}
 	u := must.Get(url.Parse(dsn))(t)
 	wrong := *u
 	wrong.User = url.UserPassword("default", "secret")
-	f("wrong password", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
+	const rejected = `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`
+	f("wrong password", wrong.String(), "", nil, rejected)
 	wrong.Host = "127.0.0.1:1"
 	f("no server", wrong.String(), "", nil, `connection: connect to 127\S+: dial tcp \S+ connect: connection refused => start the server, or correct host and port in the DSN; check firewalls\n`)
 	wrong.Scheme, wrong.Host = "clickhouse", chdbtest.StartNative(t, u.Host)
-	f("wrong password over the native protocol", wrong.String(), "", nil, `connection: connect to 127\S+: code 516: .*Authentication failed.* => correct the user and the password in the DSN, or clickhouse.password_file\n`)
-	f("unknown cluster", dsn, "", func(c *clickhouse.VerifyConfig) { c.Cluster = "main" },
-		`privileges: user default lacks REMOTE on \*\.\* => GRANT REMOTE ON \*\.\* TO default\n`+
-			`cluster: cluster main does not exist; this server knows: none => correct --cluster, or define the cluster in remote_servers\n`)
+	f("wrong password over the native protocol", wrong.String(), "", nil, rejected)
+	f("unknown cluster", dsn, "main", nil,
+		`cluster: cluster main does not exist; this server knows: none => correct --cluster, or define the cluster in remote_servers\n`)
 	f("existing database", dsn, "", func(c *clickhouse.VerifyConfig) { c.ScratchDatabase = "default" },
 		"database: the database default exists, perhaps since an earlier verification => DROP DATABASE IF EXISTS `default` SYNC, or choose another one with --database\n")
-
-	// A table of llmtap was created by hand, with a wrong engine.
-	s := openDSN(t, dsn)
-	must.Do(t, s.Exec(t.Context(), "DROP TABLE exchanges"))
-	must.Do(t, s.Exec(t.Context(), "CREATE TABLE exchanges (exchange_id String, seq UInt32) ENGINE = MergeTree ORDER BY exchange_id"))
-	f("changed table", dsn, "existing tables", func(c *clickhouse.VerifyConfig) { c.ScratchDatabase = "llmtap_scratch" },
-		`existing tables: \w+ differs: exchanges: ORDER BY is exchange_id, not toStartOfHour\(started_at\), service, exchange_id, exchanges: PARTITION BY is missing, not toYYYYMM\(started_at\), exchanges: agent is missing, not LowCardinality\(String\), and \d+ more => undo the change, .*\n`)
-
 	// An interrupted verification drops its database, too.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cfg := verifyConfig(t, dsn)
-	cfg.Done = func(s clickhouse.VerifyStep) {
-		if s.Name == "schema" {
-			cancel()
+	steps, err := verify(ctx, t, dsn, "", func(c *clickhouse.VerifyConfig) {
+		c.Done = func(s clickhouse.VerifyStep) {
+			if s.Name == "schema" {
+				cancel()
+			}
 		}
+	})
+	if last := steps[len(steps)-1]; last.Name != "drop" || last.Status != clickhouse.VerifyOK || err == nil {
+		t.Errorf("interrupted: the last step is %v, error %v", last, err)
 	}
-	v := must.Get(clickhouse.Verify(ctx, cfg))(t)
-	if last := v.Steps[len(v.Steps)-1]; last.Name != "drop" || last.Status != clickhouse.VerifyOK {
-		t.Errorf("interrupted: the last step is %v", last)
-	}
-	must.Equal(t, query(t, s, "SELECT count() FROM system.databases WHERE name LIKE '%verify' OR name = 'llmtap_scratch'", nil), "0\n", "a database is left")
-
+	must.Equal(t, query(t, openDSN(t, dsn), "SELECT count() FROM system.databases WHERE name LIKE '%verify'", nil), "0\n", "a database is left")
 	// Users and servers with other configurations.
-	g := func(name string, cfg chdbtest.Config, cluster, last, want string) {
+	g := func(name string, cfg chdbtest.Config, cluster, want string) {
 		t.Helper()
-		f(name, chdbtest.DSN(startEngineWith(t, cfg), "llmtap"), last, func(c *clickhouse.VerifyConfig) { c.Cluster = cluster }, want)
+		f(name, chdbtest.DSN(startEngineWith(t, cfg), "llmtap"), cluster, nil, want)
 	}
-	g("read-only user", chdbtest.Config{Profile: "<readonly>1</readonly>"}, "", "",
-		`connection: connect to \S+ code 164: Cannot modify 'log_comment' setting in readonly mode. \(READONLY\) => set readonly = 0 in the profile of default\n`)
-	g("constraint", chdbtest.Config{Profile: "<constraints><async_insert><const/></async_insert></constraints>"}, "", "write",
-		`write: write, time 1: code 452: Setting async_insert should not be changed. \(SETTING_CONSTRAINT_VIOLATION\) => remove the constraint from the profile of default\n`)
-	g("missing grants", chdbtest.Config{User: "<grants><query>GRANT SELECT, INSERT ON llmtap.*</query><query>GRANT SELECT, CREATE DATABASE, CREATE TABLE, DROP DATABASE, DROP TABLE ON llmtap_verify.*</query></grants>"}, "", "",
-		"privileges: user default lacks CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER TABLE on `llmtap`.\\*; INSERT, ALTER TABLE on `llmtap_verify`.\\* => "+
-			"GRANT CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER TABLE ON `llmtap`.\\* TO default; GRANT INSERT, ALTER TABLE ON `llmtap_verify`.\\* TO default\n"+
-			`schema: create the tables: code 497: .* necessary to have the grant INSERT\(number, name, checksum, applied_at\) ON llmtap_verify.migrations. \(ACCESS_DENIED\) => GRANT INSERT\(number, name, checksum, applied_at\) ON llmtap_verify.migrations TO default\n`)
-	g("no right to drop", chdbtest.Config{User: "<grants><query>GRANT SELECT ON *.*</query><query>GRANT CREATE DATABASE ON llmtap_verify.*</query></grants>"}, "", "",
-		"privileges: .*\ndatabase: user default may not drop the database llmtap_verify again => GRANT DROP DATABASE, DROP TABLE ON `llmtap_verify`.\\* TO default\n")
+	g("read-only user", chdbtest.Config{Profile: "<readonly>1</readonly>"}, "",
+		`connection: connect to \S+ code 164: Cannot modify 'log_comment' setting in readonly mode. \(READONLY\) => set readonly = 0 in the profile of .default.\n`)
+	g("constraint", chdbtest.Config{Profile: "<constraints><async_insert><const/></async_insert></constraints>"}, "",
+		`write: write, time 1: code 452: Setting async_insert should not be changed. \(SETTING_CONSTRAINT_VIOLATION\) => remove the constraint from the profile of .default.\n`)
+	g("missing grants", chdbtest.Config{User: "<grants><query>GRANT SELECT, INSERT ON llmtap.*</query><query>GRANT SELECT, CREATE DATABASE, CREATE TABLE, DROP DATABASE, DROP TABLE ON llmtap_verify.*</query></grants>"}, "",
+		"privileges: user `default` lacks CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER TABLE on `llmtap`.\\*; INSERT, ALTER TABLE on `llmtap_verify`.\\* => "+
+			"GRANT CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP VIEW, ALTER TABLE ON `llmtap`.\\* TO `default`; GRANT INSERT, ALTER TABLE ON `llmtap_verify`.\\* TO `default`\n")
 	// The example of a cluster, with addresses of this machine on which nothing listens.
 	example := must.Get(os.ReadFile("../../deploy/clickhouse/config/cluster.xml"))(t)
 	t.Setenv("CLUSTER_SECRET", "x")
@@ -176,11 +151,9 @@ func TestVerifyBroken(t *testing.T) {
 	elements := regexp.MustCompile(`</?clickhouse>`).ReplaceAllString(string(example), "")
 	elements = regexp.MustCompile(`<host>ch-(\d)-(\d)</host><port>9000`).ReplaceAllString(elements, "<host>127.$1.$2.1</host><port>1")
 	elements = strings.Replace(elements, "<host>keeper</host><port>9181", "<host>127.0.0.1</host><port>1", 1)
-	g("servers are down", chdbtest.Config{Server: elements}, "main", "",
-		`cluster: read the macros of all servers: code \d+: .*127\.1\.1\.1:1.* => the servers cannot reach or log in to each other: .*\n`)
-	g("no macros", chdbtest.Config{Server: oneShard}, "one", "",
-		`cluster: 127.0.0.1:9000 has no macro shard or replica => define the macros shard, .*\n`)
-	g("no Keeper", chdbtest.Config{Server: oneShard + "<macros><shard>1</shard><replica>a</replica></macros>"}, "one", "",
+	g("servers are down", chdbtest.Config{Server: elements}, "main",
+		`cluster: read Keeper from all servers: code \d+: .*127\.1\.1\.1:1.* => the servers cannot reach or log in to each other: .*\n`)
+	g("no Keeper", chdbtest.Config{Server: oneShard}, "one",
 		`cluster: read Keeper from all servers: code 60: Table system.zookeeper does not exist. .* => configure a Keeper on every server: .*\n`)
 }
 
@@ -194,10 +167,7 @@ func TestVerifyGrants(t *testing.T) {
 		}
 	}
 	addr := simulateCluster(t, startEngineWith(t, chdbtest.Config{User: "<grants>" + grants.String() + "</grants>", Server: pair}))
-	cfg := verifyConfig(t, chdbtest.DSN(addr, "llmtap"))
-	cfg.Cluster = "{cluster}"
-	v := must.Get(clickhouse.Verify(t.Context(), cfg))(t)
-	golden(t, "verify_cluster.txt", report(v))
+	golden(t, "verify_cluster.txt", report(must.Get(verify(t.Context(), t, chdbtest.DSN(addr, "llmtap"), "{cluster}", nil))(t)))
 }
 
 // pair is a cluster of one shard with two servers, which are the same.
@@ -206,7 +176,7 @@ const pair = `<remote_servers><pair><shard><internal_replication>true</internal_
 	<macros><cluster>pair</cluster><shard>1</shard><replica>a</replica></macros>`
 
 // simulateCluster returns the address of a proxy in front of the engine at addr, whose cluster is pair. It removes from
-// statements what requires Keeper, ON CLUSTER and replication, and makes the macros of the servers different.
+// statements what requires Keeper, ON CLUSTER and replication.
 func simulateCluster(t *testing.T, addr string) string {
 	t.Helper()
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
@@ -219,7 +189,6 @@ func simulateCluster(t *testing.T, addr string) string {
 			}
 			stmt := replicated.ReplaceAllString(strings.ReplaceAll(string(body), " ON CLUSTER '{cluster}'", ""), "ReplacingMergeTree(")
 			stmt = strings.Replace(stmt, "clusterAllReplicas('pair', 'system', 'zookeeper') WHERE path", "system.one WHERE '/'", 1)
-			stmt = strings.Replace(stmt, "substitution FROM clusterAllReplicas", "if(macro = 'replica', toString(_shard_num), substitution) AS substitution FROM clusterAllReplicas", 1)
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(stmt)), int64(len(stmt))
 		}
 		forward.ServeHTTP(w, r)

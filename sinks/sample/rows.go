@@ -35,6 +35,7 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 			FinishReason: "tool_calls", Stream: i%2 == 0, RequestBytes: 21_000 + i%9000, ResponseBytes: 900 + i%300, Messages: 2 + i%30, ToolCalls: 1,
 			Instance: fmt.Sprintf("%012x", 7919*(i%5+1)), InstanceSeq: uint64(i), Origin: event.OriginHook, Capture: event.CaptureShape,
 			ProviderRequestID: fmt.Sprintf("req_%020d", i), ResponseID: fmt.Sprintf("chatcmpl-%020d", i),
+			Trace: fmt.Sprintf("%032x", 7919*(i/24+1)), Span: fmt.Sprintf("%016x", 7919*(i/12+1)),
 			PromptHash: 0xabcdef, ToolsHash: 0xfedcba, Tools: []string{"read_file", "search"}, Settings: map[string]string{"temperature": "0.2"},
 			Branch: fmt.Sprintf("019aa0b0-0000-7000-8000-%012x", i/12*12), Lead: []string{fmt.Sprintf("%032x", 1<<40)},
 			Marked: map[uint32]string{uint32(i % 12): fmt.Sprintf("%032x", i)}, Parameters: fmt.Sprintf("%032x", 1<<41), MessagesAt: 12,

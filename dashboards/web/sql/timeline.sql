@@ -1,14 +1,24 @@
 -- In which order did the calls and tools of a conversation or run take place?
 -- since 1 day
 -- bound prices: price table of the configuration, as JSON
+-- Calls of other conversations and services with the same trace context are those of nested agents; they take place within an hour.
 WITH
+    chosen AS
+    (
+        SELECT exchange_id, trace_id, started_at
+        FROM exchanges_final
+        WHERE {filter calls}
+    ),
     calls AS
     (
         SELECT
             *,
             {tokens}
         FROM exchanges_final
-        WHERE {filter calls}
+        WHERE {filter calls ONLY time}
+            AND started_at >= (SELECT min(started_at) FROM chosen) - INTERVAL 1 HOUR
+            AND started_at <= (SELECT max(started_at) FROM chosen) + INTERVAL 1 HOUR
+            AND (exchange_id IN (SELECT exchange_id FROM chosen) OR trace_id IN (SELECT trace_id FROM chosen WHERE trace_id != ''))
         ORDER BY started_at, exchange_id
         LIMIT 500
     )
@@ -30,7 +40,10 @@ FROM
         if(known = 0 OR c.input_tokens IS NULL, NULL, {dollars}) AS cost,
         toInt64(retry) AS retry,
         exchange_id AS exchange,
-        conversation_id AS conversation
+        conversation_id AS conversation,
+        toString(service) AS of_service,
+        toString(agent) AS of_agent,
+        parent_span_id AS span
     FROM calls AS c
     LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
     UNION ALL
@@ -49,7 +62,10 @@ FROM
         NULL,
         0,
         exchange_id,
-        conversation_id
+        conversation_id,
+        '',
+        '',
+        ''
     FROM tool_calls_final
     WHERE {filter tool_calls ONLY time}
         AND exchange_id IN (SELECT exchange_id FROM calls)

@@ -48,9 +48,14 @@ async function refresh() {
 		}
 		const unfolded = new Set();
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
+		const known = new Set([...sections.querySelectorAll("tbody tr a")].map((a) => a.href));
 		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
 		sections.innerHTML = html; // from this server, which escapes all content
+		ownViews();
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
+		if (document.body.hasAttribute("data-tail")) {
+			sections.querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("new", !known.has(row.querySelector("a")?.href)));
+		}
 		if (focused) {
 			const same = [...sections.querySelectorAll("a, button, summary, [tabindex]")].find((e) => place(e) === focused);
 			if (same) {
@@ -92,6 +97,11 @@ if (document.body.hasAttribute("data-live") && sections) {
 	document.addEventListener("visibilitychange", refresh);
 }
 
+// A list that follows new calls.
+if (document.body.hasAttribute("data-tail")) {
+	setInterval(refresh, 2000);
+}
+
 // Parts of a page that are drawn late move the place that the URL names.
 window.addEventListener("load", () => {
 	const at = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -106,13 +116,14 @@ if (found) {
 	location.replace(found.href);
 }
 
-// A button with data-copy copies the text of the element with that id.
+// A button with data-copy copies the text of the element with that id, one with data-link the address of a page.
 document.addEventListener("click", async (event) => {
-	const button = event.target.closest("button[data-copy]");
+	const button = event.target.closest("button[data-copy], button[data-link]");
 	if (!button) {
 		return;
 	}
-	const text = document.getElementById(button.dataset.copy).textContent;
+	const {copy, link} = button.dataset;
+	const text = copy ? document.getElementById(copy).textContent : new URL(link, location.href).href;
 	try {
 		await navigator.clipboard.writeText(text);
 		button.textContent = "Copied";
@@ -146,3 +157,59 @@ document.addEventListener("focusin", async (event) => {
 		delete list.dataset.asked; // llmtap does not answer now
 	}
 });
+
+// ownViews shows the views of this browser alone on the page of saved views.
+function ownViews() {
+	const own = document.getElementById("own-views");
+	if (!own) {
+		return;
+	}
+	const key = "llmtap_views", most = 100, item = document.getElementById("own-view").content;
+	const list = own.querySelector("ul");
+	const read = () => {
+		try {
+			const all = JSON.parse(localStorage.getItem(key));
+			return Array.isArray(all) ? all.filter((v) => typeof v.name === "string" && /^\/(?![/\\])/.test(v.url)) : [];
+		} catch (e) {
+			return []; // not written by this page, or the browser stores nothing
+		}
+	};
+	const draw = (all) => {
+		list.replaceChildren(...all.map((view) => {
+			const li = item.cloneNode(true).firstElementChild;
+			li.querySelector("b").textContent = view.name;
+			li.querySelector("a").href = li.querySelector("[data-link]").dataset.link = view.url;
+			li.querySelector(".hidden").textContent = " " + view.name;
+			li.querySelector("input").value = view.name;
+			li.querySelector("form").addEventListener("submit", (event) => {
+				event.preventDefault();
+				add(li.querySelector("input").value.trim(), view.url, view.name);
+			});
+			li.querySelector("[data-own]").addEventListener("click", () => write(read().filter((v) => v.name !== view.name)));
+			return li;
+		}));
+		own.hidden = all.length === 0;
+	};
+	const write = (all) => {
+		try {
+			localStorage.setItem(key, JSON.stringify(all.slice(0, most)));
+		} catch (e) {
+			say("This browser stores no views");
+		}
+		draw(read());
+	};
+	const add = (name, url, old) => write([...read().filter((v) => v.name !== name && v.name !== old), {name, url}].sort((a, b) => a.name.localeCompare(b.name)));
+	const save = document.querySelector("[data-own=save]");
+	if (save) {
+		save.hidden = false;
+		save.addEventListener("click", () => {
+			const {view, url} = save.form.elements;
+			if (view.reportValidity()) {
+				add(view.value.trim(), url.value);
+			}
+		});
+	}
+	draw(read());
+}
+
+ownViews();

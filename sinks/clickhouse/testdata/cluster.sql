@@ -518,3 +518,19 @@ SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_fin
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (14, '0014_prompt_cache.sql', 'b4946323f07ab947c286b6d3c787d8e4caf18acd91f1a315bdb79640c4861c17', now64(3));
 
+-- 0015_trace.sql
+
+-- Which trace and span of the agent's own tracing a call belongs to, so that calls of nested agents can be shown as one picture.
+ALTER TABLE exchanges_local ON CLUSTER 'main'
+    ADD COLUMN IF NOT EXISTS trace_id String COMMENT 'trace in which the call was made, 32 hex digits; empty if the agent sends no traceparent' CODEC(ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS parent_span_id String COMMENT 'span in which the call was made, 16 hex digits' CODEC(ZSTD(1));
+
+ALTER TABLE exchanges ON CLUSTER 'main'
+    ADD COLUMN IF NOT EXISTS trace_id String COMMENT 'trace in which the call was made, 32 hex digits; empty if the agent sends no traceparent' CODEC(ZSTD(1)),
+    ADD COLUMN IF NOT EXISTS parent_span_id String COMMENT 'span in which the call was made, 16 hex digits' CODEC(ZSTD(1));
+
+CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
+SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (15, '0015_trace.sql', 'e894c0276f754789760d1ddd6f90b336203615fc7322b4b3499e6ccfaf0e55cc', now64(3));
+

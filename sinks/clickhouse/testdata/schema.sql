@@ -169,6 +169,8 @@ CREATE TABLE exchanges
     `cache_detail` String COMMENT 'what changed, as far as it is known, such as time or the name of a tool' CODEC(ZSTD(1)),
     `cache_confidence` LowCardinality(String) COMMENT 'certain or likely; empty if no tokens were missed',
     `ended` LowCardinality(String) COMMENT 'how the answer of a call that did not fail ended: normal, or limit, empty, refused, filtered; empty if it is not known',
+    `trace_id` String COMMENT 'trace in which the call was made, 32 hex digits; empty if the agent sends no traceparent' CODEC(ZSTD(1)),
+    `parent_span_id` String COMMENT 'span in which the call was made, 16 hex digits' CODEC(ZSTD(1)),
     INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -255,7 +257,9 @@ CREATE VIEW exchanges_final
     `cache_element` String,
     `cache_detail` String,
     `cache_confidence` LowCardinality(String),
-    `ended` LowCardinality(String))
+    `ended` LowCardinality(String),
+    `trace_id` String,
+    `parent_span_id` String)
 AS SELECT * FROM exchanges FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 

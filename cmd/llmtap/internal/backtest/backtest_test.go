@@ -105,7 +105,7 @@ func TestReadCache(t *testing.T) {
 		Examples: []analyzer.Example{{
 			Labels: missed, Finding: true, Exchange: "x0", Conversation: "c0", Status: 200, Message: -1, PublishedAt: at.UnixNano(), FirstVersion: "1.1", FirstAt: at.UnixNano(), LastClean: "1.0",
 			Summary:  "the system prompt changed: it contains the time",
-			Evidence: "2000 of 3000 reusable tokens were not read from the cache, in a call with 4000 input tokens; the first difference is in system",
+			Evidence: "2,000 of 3,000 reusable tokens were not read from the cache, in a call with 4,000 input tokens; the first difference is in system",
 			Fix:      "Put what changes, such as the time, into the newest message, and keep the system prompt of a conversation as it is.",
 		}},
 	}, of("system_changed")))

@@ -84,7 +84,7 @@ type assignment struct {
 }
 
 func (c *Collector) newAnalyzeRole() (*analyzeRole, error) {
-	content, err := newContentPolicy(c.cfg.Content, os.Getenv("LLMTAP_SHAPE_KEY"))
+	content, err := newContentPolicy(c.cfg.Content, c.key.text)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const (
 	bannerWidth  = 80
 	bannerColumn = 14 // column of the values
 
-	hooks, overHTTP, overOTLP, commands = "Hooks", "Over HTTP", "OTLP", "Commands" // labels
+	hooks, hookKey, overHTTP, overOTLP, commands = "Hooks", "Their key", "Over HTTP", "OTLP", "Commands" // labels
 )
 
 // Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
@@ -32,7 +32,7 @@ func (c *Collector) Describe(ctx context.Context, w io.Writer, source string) {
 
 func (c *Collector) describe(w io.Writer, source string, notReady error) {
 	url, login := c.hookURL()
-	rows := [][2]string{{"Pages", c.UIURL()}, {hooks, "export " + event.EnvNATSURL + "=" + url}, {"", login}}
+	rows := [][2]string{{"Pages", c.UIURL()}, {hooks, "export " + event.EnvNATSURL + "=" + url}, {"", login}, {hookKey, c.key.export()}}
 	if c.proxy != nil {
 		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("%s/openai/v1 as base URL (or another provider)", c.localURL(c.proxy.listener))},
 			[2]string{"", "records " + c.proxy.recorded()})
@@ -67,6 +67,9 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 	}
 	rows = append(rows, [2]string{"Health", c.localURL(c.listener) + "/readyz"}, [2]string{"Metrics", c.localURL(c.listener) + "/metrics"},
 		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
+	if text := c.key.missing(); text != "" && c.cfg.HasRole(config.RoleUI) {
+		rows = append(rows, [2]string{"Users", text})
+	}
 	if notReady != nil {
 		rows = append(rows, reasons("Not ready", notReady)...)
 	}
@@ -76,7 +79,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		if r[1] == "" {
 			continue
 		}
-		if head != hooks && head != commands && head != overOTLP && (head != overHTTP || c.receive.inUse != nil) { // what is to be copied stays on one line
+		if head != hooks && head != hookKey && head != commands && head != overOTLP && (head != overHTTP || c.receive.inUse != nil) { // what is to be copied stays on one line
 			lines = terminal.Wrap(r[1], bannerWidth-bannerColumn, "")
 		}
 		for _, line := range lines {

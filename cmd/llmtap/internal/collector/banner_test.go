@@ -37,6 +37,7 @@ func TestDescribe(t *testing.T) {
 			ui:      &uiRole{listener: fixedListener{addr: cfg.UI.Listen}},
 		}
 		c.receive.c, c.receive.otlp.c = c, c
+		c.key = shapeKey{"k", "/var/lib/llmtap/shape.key"}
 		change(c)
 		var out strings.Builder
 		c.describe(&out, "/etc/llmtap/llmtap.yaml", notReady)
@@ -50,6 +51,7 @@ func TestDescribe(t *testing.T) {
 	f(`llmtap is up (analyze, alert, proxy, receive, ui)
   Pages       http://127.0.0.1:8090/
   Hooks       export LLMTAP_NATS_URL=nats://127.0.0.1:4222
+  Their key   export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
   Proxy       http://127.0.0.1:8089/openai/v1 as base URL (or another provider)
               records bodies without texts (whole: --proxy-capture full)
   Over HTTP   export LLMTAP_ENDPOINT=http://127.0.0.1:4318
@@ -65,6 +67,7 @@ func TestDescribe(t *testing.T) {
 	f(`llmtap is up (analyze, alert)
   Hooks       export LLMTAP_NATS_URL=nats://TOKEN@127.0.0.1:4222
               TOKEN is the NATS token
+  Their key   export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
   Commands    llmtap query causes --url http://127.0.0.1:9999
   Alerts      log, alertmanager alertmanager-0.monitoring.internal:9093,

@@ -64,6 +64,7 @@ type Collector struct {
 	metrics   prometheus.Gatherers
 	nats      jetstream.Config   // URL and login of the server in use
 	server    *natsserver.Server // nil if NATS is external
+	key       shapeKey           // of the hashes of users and texts
 	started   chan error         // result of the first start of server; capacity 1, never closed
 	conn      atomic.Pointer[jetstream.Conn]
 	connected chan struct{}                 // closed when conn is set
@@ -119,6 +120,9 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if err := c.newNATS(ctx); err != nil {
 		return nil, err
 	}
+	if c.key, err = c.newShapeKey(); err != nil {
+		return nil, err
+	}
 	c.disk = c.newDiskGuard()
 	if cfg.HasRole(config.RoleProxy) {
 		if c.proxy, err = c.newProxyRole(ctx); err != nil {
@@ -164,7 +168,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 
 // announce makes this process known to other commands on this machine.
 func (c *Collector) announce() error {
-	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL(), CertFile: c.certFile()}
+	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL(), CertFile: c.certFile(), NoUserKey: c.key.text == ""}
 	if c.server != nil {
 		r.NATSURL = c.server.URL()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // RefusedPath returns the clients that the embedded NATS refused in the last hour, as a JSON array of natsserver.Refusal.
@@ -28,6 +29,17 @@ func (c *Collector) serveRefused(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(refused) // an error means that the client is gone
+}
+
+// refused returns the clients that the embedded NATS refused in the last hour, in words.
+func (c *Collector) refused() (all []string) {
+	if c.server == nil {
+		return nil
+	}
+	for _, r := range c.server.Refused(time.Now().Add(-refusedPeriod)) {
+		all = append(all, fmt.Sprintf("%s from %s %s: %s", quantity.Plural(r.Count, "connection"), r.From(), r.Verb(), r.Reason))
+	}
+	return all
 }
 
 const (
@@ -53,10 +65,9 @@ func (c *Collector) newNATS(ctx context.Context) (err error) {
 			c.server.Shutdown()
 		})
 		c.nats.URL, c.nats.Token = c.server.URL(), c.server.Token()
-		if c.tls != nil {
-			c.nats.Server = c.server // in this process, which needs no certificate as a client
-			c.nats.URL = strings.Replace(c.nats.URL, "tls://", "nats://", 1)
-		}
+		// A connection in this process is cheaper than TCP. It needs no certificate as a client, and cannot use TLS.
+		c.nats.Server = c.server
+		c.nats.URL = strings.Replace(c.nats.URL, "tls://", "nats://", 1)
 		started := make(chan struct{})
 		go func() {
 			defer close(started)

@@ -30,6 +30,9 @@ func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
 		return nil, fmt.Errorf("log in to NATS: %w", err)
 	}
 	cfg.NATSURL, cfg.NATSOptions, cfg.Logger = c.nats.URL, opts, c.logger
+	if c.key.text != "" {
+		cfg.Key = []byte(c.key.text)
+	}
 	p, err := proxy.Open(cfg, c.reg) //nolint:contextcheck // open until Close, even after ctx ends
 	if err != nil {
 		return nil, fmt.Errorf("open the proxy: %w", err)

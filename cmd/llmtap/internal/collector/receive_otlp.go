@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/otlp"
-	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // otlpReceiver receives OpenTelemetry's spans and log records: over HTTP with the other receivers, and over gRPC.
@@ -25,7 +23,7 @@ func (r *receiveRole) openOTLP(ctx context.Context) error {
 	c, cfg := r.c, r.c.cfg.Receive
 	r.otlp.c = c
 	r.otlp.Receiver = otlp.New(
-		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(os.Getenv(event.EnvShapeKey))},
+		otlp.Config{Capture: cfg.OTLPCapture, KeepUser: cfg.OTLPKeepUser, Key: []byte(c.key.text)},
 		otlp.Options{Publish: r.publish, Remember: r.storeSpans, Recall: r.readSpans, Budget: r.budget, Logger: c.logger}, c.reg,
 	)
 	r.otlp.Register(r.mux)

@@ -24,6 +24,8 @@ type Running struct {
 	HTTPAddr string    `json:"http_addr"`           // address that serves health, metrics and queries
 	CertFile string    `json:"cert_file,omitempty"` // file of the certificate of all listeners; empty: they do not use TLS
 	PagesURL string    `json:"pages_url,omitempty"` // base URL of the web pages
+	// NoUserKey is true if the process has no key for the hashes of users.
+	NoUserKey bool `json:"no_user_key,omitempty"`
 	// ReceiveURL is the URL of the receiver of events over HTTP, if it listens.
 	ReceiveURL string `json:"receive_url,omitempty"`
 	// OTLPURL is the URL of the receiver of OpenTelemetry over gRPC, if it listens.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -58,9 +57,9 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	}
 	u.pages, err = web.NewHandler(web.Options{
 		ClickHouse: stored.Query, Explorer: stored.Explore, Write: pages.Write, Firing: live.Firing, Changes: live.Changes,
-		Controls: people, Problems: pages.Problems{Controls: people, Problems: c.knownProblems},
+		Controls: people, Problems: pages.Problems{Controls: people, Problems: c.knownProblems}, Views: savedViews{c.conn.Load},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return access(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Usual: pages.Tallies(c.calls.Load).Usual, Health: u.parts,
-		Conversations: pages.Conversations{Source: stored}, Ways: c.ways, HashUser: func(name string) string { return event.HashUser([]byte(os.Getenv(event.EnvShapeKey)), name) },
+		Conversations: pages.Conversations{Source: stored}, Ways: c.ways, Refused: c.refused, HashUser: c.key.hashUser, NoUserKey: c.key.missing(),
 		Prices: c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), SessionKey: u.tokens.Key("llmtap web session"), Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {

@@ -9,6 +9,9 @@ import (
 func (c *Collector) ways() []web.Way {
 	url, login := c.hookURL()
 	export := "export " + event.EnvNATSURL + "=" + url + "\n"
+	if key := c.key.export(); key != "" {
+		export += key + "\n"
+	}
 	ways := []web.Way{
 		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `cat > hooked.py <<'END'
 import llmtap, runpy
@@ -16,7 +19,7 @@ llmtap.instrument(service="my-agent", service_version="1.0.0")
 runpy.run_path("agent.py", run_name="__main__")
 END
 python hooked.py`},
-		{Name: "Node.js", Note: login, Code: "npm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
+		{Name: "Node.js", Note: login, Code: "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
 import { instrument } from "llmtap";
 instrument({ service: "my-agent", serviceVersion: "1.0.0" });
 END

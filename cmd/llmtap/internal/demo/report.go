@@ -109,7 +109,7 @@ func (r *report) write(w io.Writer, format, dataDir string) error {
 		fmt.Fprintln(&b, "\nNo alert fired.")
 	}
 	fmt.Fprintln(&b, "\nNext, in another terminal")
-	for _, name := range []string{"causes", "failures_by_stage", "first_bad_version"} {
+	for _, name := range []string{"causes", "failures_by_stage", "whose_change"} {
 		fmt.Fprintf(&b, "  %s query %s --data-dir %s\n", program(), name, dataDir)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -57,20 +57,12 @@ func (c *checker) refused(ctx context.Context) (refused []natsserver.Refusal, er
 
 // describe returns, for example, "3 connections from 10.0.0.7 (llmtap-go/checkout) refused, the last 4s ago: wrong token".
 func (c *checker) describe(r *natsserver.Refusal) string {
-	from := r.Address
-	if r.Client != "" {
-		from += " (" + r.Client + ")"
-	}
-	verb := "closed"
-	if isLogin(r.Reason) || r.Reason == natsserver.ReasonNoLogin {
-		verb = "refused"
-	}
 	ago := func(what string) string { return what + age(max(c.now.Sub(r.Last), 0)) + " ago" }
 	when := ago("")
 	if r.Count > 1 {
 		when = fmt.Sprintf("in %s, %s", age(max(r.Last.Sub(r.First), 0)), ago("the last "))
 	}
-	return fmt.Sprintf("%s from %s %s %s: %s", quantity.Plural(r.Count, "connection"), from, verb, when, r.Reason)
+	return fmt.Sprintf("%s from %s %s %s: %s", quantity.Plural(r.Count, "connection"), r.From(), r.Verb(), when, r.Reason)
 }
 
 func isLogin(reason string) bool {

@@ -72,6 +72,7 @@ func Run(ctx context.Context, cfg *config.Effective) *Report {
 	c.checkConfig()
 	c.checkCertificates()
 	c.checkProcess(ctx)
+	c.checkUserKey()
 	c.checkReceive(ctx)
 	if n, ok := connect.NATS(cfg); ok {
 		c.checkNATS(ctx, n)

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
 // checkReceive reports whether the running process receives events over HTTP.
@@ -43,4 +45,17 @@ func (c *checker) checkReceive(ctx context.Context) {
 		overGRPC = "OpenTelemetry over gRPC at " + c.process.OTLPURL
 	}
 	c.ok("receive", "receives events and OpenTelemetry over HTTP at %s, %s", url, overGRPC)
+}
+
+// checkUserKey reports whether the hashes of users have a key in the running process. Hooks do not say whether they have one.
+func (c *checker) checkUserKey() {
+	if !c.running {
+		return
+	}
+	if c.process.NoUserKey {
+		c.warn("users", "set "+event.EnvShapeKey+" to the same random text for all hooks and for llmtap", "hashes of users have no key in llmtap: "+
+			"anyone who reads one can find its name by hashing a list of names")
+		return
+	}
+	c.ok("users", "llmtap hashes users with a key; hooks need the same in %s, which is in its environment or in %s", event.EnvShapeKey, collector.ShapeKeyFile(c.cfg.DataDir))
 }

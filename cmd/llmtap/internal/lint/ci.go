@@ -24,7 +24,7 @@ func (g GitHub) Print(r *Result) error {
 	if r.Error != "" {
 		return g.command("error", r, r.line, "unreadable", r.repeated(r.Error))
 	}
-	if r.NotJudged != "" {
+	if r.NotJudged != "" && !r.counted {
 		if err := g.command("error", r, r.line, "not judged", r.repeated(r.NotJudged)); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ type Result struct {
 	exchange string // name of this record in the findings of other records
 	body     []byte // the checked request
 	rejected bool   // a finding predicts a rejection, and the request was not accepted
+	counted  bool   // an earlier record was not judged for the same reason; set with Linter.Cache
 	why      cause.Cause
 }
 
@@ -97,7 +98,7 @@ type Linter struct {
 
 	exchanges *Exchanges
 	caches    *analyzer.Caches
-	reasons   map[string]bool // of breaks of the prompt cache that were printed
+	reasons   map[string]bool // of breaks of the prompt cache, and why records were not judged, that were printed
 }
 
 // New returns a Linter with all rules.
@@ -160,6 +161,10 @@ func filesIn(dir string) (files []string, err error) {
 
 func (l *Linter) notJudged(res *Result, why error) error {
 	l.Counts.Unjudged += 1 + res.Repeats
+	if l.Cache {
+		res.counted = l.reasons[why.Error()]
+		l.reasons[why.Error()] = true
+	}
 	if res.NotJudged = why.Error(); res.Findings == nil {
 		res.Findings = []Finding{}
 	}

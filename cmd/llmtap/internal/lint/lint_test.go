@@ -185,7 +185,11 @@ func TestSARIF(t *testing.T) {
 
 // Every recorded conversation and exchange is readable, and accepted exchanges have no root causes.
 func TestRecordedData(t *testing.T) {
-	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
+	names := []string{recordedtest.Exchanges, recordedtest.Conversations}
+	if testing.Short() {
+		names = names[:1] // conversations are slow under the race detector
+	}
+	for _, name := range names {
 		k := &keep{}
 		l := New(k)
 		must.Do(t, l.run(t.Context(), []string{recordedtest.Path(t, name)}, nil))

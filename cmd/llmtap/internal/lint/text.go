@@ -45,7 +45,7 @@ func (t Text) Print(r *Result) error {
 	case r.Error != "":
 		_, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Red("unreadable")+": "+r.repeated(r.Error), "  "))
 		return err
-	case r.NotJudged != "":
+	case r.NotJudged != "" && !r.counted:
 		if _, err := fmt.Fprintf(t.W, "%s\n\n", s.Wrap(head+"  ", s.Yellow("not judged")+": "+r.repeated(r.NotJudged), "  ")); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (c Controls) Rules(ctx context.Context) ([]web.Rule, error) {
 				continue
 			}
 			x := web.Rule{
-				Name: r.Name, Severity: r.Severity, Expr: r.Expr, For: r.For, Op: r.Condition.Op, Threshold: r.Condition.Threshold, Others: r.Condition.Others,
+				Name: r.Name, Severity: r.Severity, Expr: r.Expr, For: r.For, Measured: r.Condition.Value, Op: r.Condition.Op, Threshold: r.Condition.Threshold, Others: r.Condition.Others,
 				Series: r.Series, Pending: r.Pending, Firing: r.Firing, Evaluated: r.Evaluated, Health: i > 0,
 			}
 			if r.Nearest != nil {

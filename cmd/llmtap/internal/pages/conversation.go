@@ -115,7 +115,7 @@ func (c Conversations) Raw(ctx context.Context, id, part string) ([]byte, error)
 }
 
 func describeExchange(e *show.Exchange, times map[string]show.Timing) *web.Exchange {
-	out := &web.Exchange{Exchange: e.Exchange, NotStored: e.Missing, Parameters: indented(e.Parameters)}
+	out := &web.Exchange{Exchange: e.Exchange, NotStored: e.Missing, Parameters: show.Readable(indented(e.Parameters))}
 	out.ErrorText = indented(e.ErrorText)
 	_, out.Complete = e.Body()
 	if e.Shaped() {
@@ -173,7 +173,7 @@ func describeMessage(i int, body string, m *records.Message) web.Message {
 		p := &m.Parts[i]
 		c := web.Content{Kind: string(p.Kind), Title: p.Title(), Name: p.Name, CallID: p.ID, Partner: -1}
 		c.Text, c.Shaped = show.Plain(p)
-		c.Text = indented(c.Text)
+		c.Text = show.Readable(indented(c.Text))
 		out.Parts = append(out.Parts, c)
 	}
 	return out

@@ -15,9 +15,6 @@ import (
 // WriteNoRows writes why a query has no rows, as far as that is known: its time range, the newest call, and that only
 // shapes of bodies are stored.
 func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier, params map[string]string, style *terminal.Style) error {
-	if err := q.knownService(ctx, store); err != nil {
-		return err
-	}
 	var text []string
 	since, hasRange := params["since"]
 	if hasRange {
@@ -37,7 +34,7 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 			text = append(text, fmt.Sprintf("The newest stored call began at %s: choose an earlier --since.", style.Time(r.Time("newest"))))
 		}
 	}
-	if q.Texts {
+	if q.Texts || len(q.values["text"]) > 0 {
 		all, err := rows.Read(ctx, store, "newest bodies", `SELECT count() AS n, countIf(match(body, '"~[0-9]+:[0-9a-f]{16}')) AS shapes
 			FROM (SELECT body FROM messages WHERE kind = 'message' ORDER BY id DESC LIMIT 100)`, nil)
 		if err != nil {
@@ -54,24 +51,28 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 	return err
 }
 
-// knownService returns an error if no call of a service of the command line is stored.
-func (q *Query) knownService(ctx context.Context, store rows.Querier) error {
-	for _, name := range q.values["service"] {
-		all, err := rows.Read(ctx, store, "services", "SELECT toString(service) AS service FROM exchanges GROUP BY service ORDER BY service = {name:String} DESC, service LIMIT 1000", map[string]string{"name": name})
-		if err != nil {
-			return err
+// knownNames returns an error if no call has a name that a filter of the command line requires.
+func (q *Query) knownNames(ctx context.Context, store rows.Querier) error {
+	for _, filter := range []string{"service", "stage", "environment", "version", "provider", "model"} {
+		column := strings.Replace(filter, "version", "service_version", 1)
+		for _, name := range q.values[filter] {
+			all, err := rows.Read(ctx, store, "known names", "SELECT toString("+column+") AS name FROM exchanges GROUP BY name ORDER BY name = {name:String} DESC, name = '', name LIMIT 1000", map[string]string{"name": name})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, r := range all {
+				names = append(names, r.Text("name"))
+			}
+			if len(names) == 0 || names[0] == name {
+				continue
+			}
+			unknown := fmt.Sprintf("no call of %s %q is stored", filter, name)
+			if near := nearest.Name(name, names); near != "" {
+				return fmt.Errorf("%s; did you mean %s?", unknown, near)
+			}
+			return fmt.Errorf("%s; stored are calls of %s", unknown, strings.Join(names[:min(len(names), 10)], ", "))
 		}
-		if len(all) == 0 || all[0].Text("service") == name {
-			continue
-		}
-		var names []string
-		for _, r := range all {
-			names = append(names, r.Text("service"))
-		}
-		if near := nearest.Name(name, names); near != "" {
-			return fmt.Errorf("no call of a service %q is stored; did you mean %s?", name, near)
-		}
-		return fmt.Errorf("no call of a service %q is stored; stored are calls of %s", name, strings.Join(names[:min(len(names), 10)], ", "))
 	}
 	return nil
 }

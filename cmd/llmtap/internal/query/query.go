@@ -144,8 +144,13 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, forma
 		if len(res.Rows) == 0 && sentence != "" && format == command.Text {
 			return nil
 		}
-		if len(res.Rows) == 0 && q.Name != "" && format == command.Text {
-			return q.WriteNoRows(ctx, c.Stdout, store, params, style)
+		if len(res.Rows) == 0 && q.Name != "" {
+			if err := q.knownNames(ctx, store); err != nil {
+				return err
+			}
+			if format == command.Text {
+				return q.WriteNoRows(ctx, c.Stdout, store, params, style)
+			}
 		}
 		return table.Write(c.Stdout, res, format, style)
 	})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/ingest/recorded"
@@ -73,46 +72,13 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// members yields the names and the values of an object's members like Elements, and nothing for another value.
-func members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		i := jsonscan.Space(object, 0)
-		if i >= len(object) || object[i] != '{' {
-			return
-		}
-		for more := true; more; more = i < len(object) && object[i] == ',' {
-			start := jsonscan.Space(object, i+1)
-			end := skip(object, start)
-			value := jsonscan.Space(object, jsonscan.Space(object, end)+1) // after the colon
-			if i = skip(object, value); i == value || !yield(Unquote(object[start:end]), object[value:i]) {
-				return
-			}
-			i = jsonscan.Space(object, i)
-		}
-	}
-}
-
 // skip returns the index after the value that starts at i. If text is not valid JSON, any index from i to the end of text is
 // possible.
 func skip(text []byte, i int) int {
-	if i >= len(text) {
-		return i
+	if end := jsonscan.End(text, i); end >= i {
+		return end
 	}
-	end := i
-	switch text[i] {
-	case '"':
-		end = jsonscan.StringEnd(text, i+1) + 1
-	case '{', '[':
-		end = jsonscan.ContainerEnd(text, i+1)
-	default:
-		for end < len(text) && strings.IndexByte(",]} \t\r\n", text[end]) < 0 {
-			end++
-		}
-	}
-	if end < i { // the value does not end
-		return len(text)
-	}
-	return end
+	return len(text) // the value does not end
 }
 
 // Has reports whether the object has the member and it is not null.

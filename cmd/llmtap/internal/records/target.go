@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // TargetOf derives the target of a request or a message array from the URL, else from the dialect named in the record (""
@@ -34,7 +35,7 @@ func TargetOf(url, model string, named wire.Dialect, body []byte) wire.Target {
 func messagesKey(array []byte) string {
 	for _, element := range Elements(array) {
 		var role, typ string
-		for key, value := range members(element) {
+		for key, value := range jsonscan.Members(element) {
 			switch string(key) {
 			case "parts":
 				return "contents"

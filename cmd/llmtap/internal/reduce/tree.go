@@ -46,7 +46,7 @@ func callID(m map[string]any) string {
 			return text(inner["name"])
 		}
 	}
-	if text(m["type"]) == "tool_use" || m["function"] != nil || m["custom"] != nil {
+	if t := text(m["type"]); t == "tool_use" || t == "function_call" || m["function"] != nil || m["custom"] != nil {
 		return text(m["id"])
 	}
 	return ""

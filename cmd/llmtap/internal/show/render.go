@@ -162,7 +162,7 @@ func (v *view) message(indent int, mark, index, body string) {
 // part writes a part of a message, beginning at a column.
 func (v *view) part(column int, p *records.Part) {
 	title := p.Title()
-	text := spaced(plain(p))
+	text := Readable(spaced(plain(p)))
 	switch {
 	case p.Kind == records.Other:
 		v.line(column, 2, title)

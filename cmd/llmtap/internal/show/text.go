@@ -147,11 +147,24 @@ func (e *Exchange) Shaped() bool {
 }
 
 // OnlyShapes says what is stored of a shaped exchange.
-const OnlyShapes = "Only shapes are stored: a text is replaced by its length and a hash, and equal hashes mean equal texts. To store texts, set the capture mode of " +
-	"the hook, or --proxy-capture, to full."
+const OnlyShapes = "Only shapes are stored, which suffice for most checks and keep what users write with the agent: " +
+	"roles, names of tools, ids and structure, and of a text its length and a hash. " +
+	"Equal hashes mean equal texts. To store the texts of one service, set the capture mode to full where its hook is opened, or --proxy-capture."
 
 // shapedText matches the shape of a text; see package shape.
-var shapedText = regexp.MustCompile(`"~\d+:[0-9a-f]{16}"`)
+var shapedText = regexp.MustCompile(`"~(\d+):[0-9a-f]{16}(?::\w+)?"`)
+
+// shapedKey matches a name in free content, such as an argument of a call, in a shape.
+var shapedKey = regexp.MustCompile(`"k[0-9a-f]{16}":`)
+
+// Readable replaces shapes in JSON by their sizes: {"k84d8e2ef713e31d4":"~9:ac71f2eb95ef6312"} becomes {…:(9 bytes)}. Other texts
+// are unchanged.
+func Readable(text string) string {
+	if !shapedText.MatchString(text) {
+		return text
+	}
+	return shapedText.ReplaceAllString(shapedKey.ReplaceAllString(text, "…:"), "($1 bytes)")
+}
 
 // Withheld says what is shown of an exchange whose texts are withheld.
 const Withheld = "Texts are withheld: only their length and a hash are shown, and equal hashes mean equal texts."

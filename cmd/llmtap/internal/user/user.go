@@ -18,7 +18,7 @@ func Flags(c *command.Call, doc string, set func(label string)) {
 		key := c.Getenv(event.EnvShapeKey)
 		label := event.HashUser([]byte(key), v)
 		if key == "" {
-			fmt.Fprintf(c.Stderr, "llmtap: %s is not set; without a key, the hash of %s is %s. If the hooks have a key, set the same one.\n", event.EnvShapeKey, v, label)
+			fmt.Fprintf(c.Stderr, "llmtap: %s is not set; without a key, the hash of %s is %s. If the hooks have a key, set the same one; llmtap up makes one in the file shape.key of its data directory.\n", event.EnvShapeKey, v, label)
 		}
 		set(label)
 		return nil

@@ -165,12 +165,19 @@ def test_cancelled(nats_server: Nats, provider: Provider) -> None:
 
     async def main() -> None:
         async with httpx.AsyncClient() as c:
-            for what in ("hang", "slow"):
+            received = b""
+
+            async def post(what: str) -> None:
+                nonlocal received
+                async with c.stream("POST", provider.url(what), content=BODY) as r:
+                    async for chunk in r.aiter_raw():
+                        received += chunk
+
+            for what, until in ("hang", b""), ("slow", b"".join(EVENTS[:2])):
                 before = llmtap.stats()
-                task = asyncio.ensure_future(c.post(provider.url(what), content=BODY))
-                while llmtap.stats().pending + llmtap.stats().events < before.pending + before.events + 1:
+                task = asyncio.ensure_future(post(what))
+                while llmtap.stats().pending + llmtap.stats().events < before.pending + before.events + 1 or received != until:
                     await asyncio.sleep(0.005)
-                await asyncio.sleep(0.2)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task

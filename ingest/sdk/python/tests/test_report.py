@@ -18,7 +18,8 @@ from llmtap._report import Reporter, Unsent, display
 
 AGENT = """
     import os, signal, sys, threading, httpx, llmtap
-    llmtap.instrument(url=sys.argv[1], service="svc", capture="full", hosts=[sys.argv[2]], flush_timeout=float(sys.argv[3]))
+    llmtap.instrument(url=sys.argv[1], service="svc", capture="full", hosts=[sys.argv[2]], flush_timeout=float(sys.argv[3]),
+                      nats_options={"connect_timeout": 60})  # a busy machine may take longer than two seconds for the calls
     with llmtap.run("run-1") if "run" in sys.argv[4] else llmtap.context():
         for _ in range(3):
             httpx.post("http://" + sys.argv[2] + "/ok/v1/chat/completions", content=b"{}")

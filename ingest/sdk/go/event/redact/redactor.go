@@ -170,6 +170,26 @@ func (c *Redactor) Append(dst, text []byte) []byte {
 	return c.match(c.mask(dst, text), at)
 }
 
+// A Range is text[Start:End].
+type Range struct{ Start, End int }
+
+// AppendRepeated is Append for a text with known repetitions: it does not examine repeats, which are ranges of text in order,
+// unless anything outside of them is masked. Each repeats bytes that stand outside of all of them. It is either the start of a
+// JSON object or array, from its first byte to the opening quote of a string whose name announces no secret, or its end, from the
+// closing quote of the string to the end of the line. So what a matcher finds in a range does not depend on the text around it,
+// because no matcher reads back across an opening brace or bracket, or on across the end of a line, or across a quote unless it
+// opens the value of a name; a private key may have several lines, but ends with its string. FuzzRepeats in package content compares
+// the result with that of Append.
+func (c *Redactor) AppendRepeated(dst, text []byte, repeats []Range) []byte {
+	found := false
+	c.kinds(text, repeats, func(int, int, string) { found = true })
+	if found {
+		return c.Append(dst, text)
+	}
+	at := len(dst)
+	return c.match(append(dst, text...), at)
+}
+
 // block is the number of bytes looked up before any of them is examined. Looking up a block without branches is
 // several times as fast.
 const block = 64
@@ -177,7 +197,7 @@ const block = 64
 // Matches calls hide with each range of text to mask and its mask, first for the kinds in the order of the text, then for each
 // pattern, so ranges may overlap. text is the inside of one JSON string, as written.
 func (c *Redactor) Matches(text []byte, hide func(start, end int, with string)) {
-	c.kinds(text, hide)
+	c.kinds(text, nil, hide)
 	for i := range c.patterns {
 		c.patterns[i].matches(text, func(start, end int) { hide(start, end, mask) })
 	}
@@ -186,17 +206,25 @@ func (c *Redactor) Matches(text []byte, hide func(start, end int, with string)) 
 // mask appends text with the configured kinds masked.
 func (c *Redactor) mask(dst, text []byte) []byte {
 	done := 0
-	c.kinds(text, func(start, end int, with string) {
+	c.kinds(text, nil, func(start, end int, with string) {
 		dst = append(append(dst, text[done:start]...), with...)
 		done = end
 	})
 	return append(dst, text[done:]...)
 }
 
-// kinds calls hide with each range of text that the configured kinds mask, in order.
-func (c *Redactor) kinds(text []byte, hide func(start, end int, with string)) {
+// kinds calls hide with each range of text that the configured kinds mask, in order. It skips the given ranges, except
+// for parts of them in a block that begins before them.
+func (c *Redactor) kinds(text []byte, skip []Range, hide func(start, end int, with string)) {
 	s := scan{text: text, anchors: &c.anchors}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
+		for len(skip) > 0 && skip[0].Start <= max(base, s.next) {
+			s.next = max(s.next, skip[0].End)
+			skip = skip[1:]
+		}
+		if s.next >= base+block {
+			continue
+		}
 		hot := c.marks(text, base)
 		if base <= s.done && s.done < min(base+block, len(text)) { // the pair of the byte at done begins in masked text
 			hot |= 1 << (s.done - base)

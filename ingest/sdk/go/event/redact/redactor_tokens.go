@@ -84,7 +84,7 @@ func (s *scan) pem() (start, end int) {
 	}
 	label := rest[len(begin):min(len(rest), len(begin)+48)]
 	n := bytes.Index(label, []byte("-----"))
-	if n < 0 || !bytes.Contains(label[:n], []byte("PRIVATE KEY")) {
+	if n < 0 || !bytes.Contains(label[:n], []byte("PRIVATE KEY")) || bytes.IndexByte(label[:n], '"') >= 0 {
 		return 0, 0
 	}
 	start = s.i - 1 + len(begin) + n + len("-----")

@@ -41,6 +41,7 @@ export const shapePaths = {
           "model", "models[]", "stream", "stream_options.include_usage", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
           "min_p", "top_a", "n", "best_of", "seed", "random_seed", "presence_penalty", "frequency_penalty", "repetition_penalty", "logprobs",
           "top_logprobs", "parallel_tool_calls", "reasoning_effort", "verbosity", "service_tier", "store", "modalities[]", "include_reasoning",
+          "prompt_cache_retention", "prompt_cache_options.mode", "prompt_cache_options.ttl",
           "tool_choice", "tool_choice.type", "tool_choice.name", "tool_choice.function.name", "tool_choice.custom.name",
           "tool_choice.allowed_tools.mode", "tool_choice.allowed_tools.tools[].type", "tool_choice.allowed_tools.tools[].function.name",
           "function_call", "function_call.name", "functions[].name",
@@ -118,6 +119,7 @@ export const shapePaths = {
         "settings": {
           "keep": [
             "model", "previous_response_id", "conversation", "conversation.id", "store", "truncation", "background", "service_tier", "max_output_tokens",
+            "prompt_cache_retention", "prompt_cache_options.mode", "prompt_cache_options.ttl",
             "max_tool_calls", "parallel_tool_calls", "temperature", "top_p", "top_logprobs", "reasoning.effort", "reasoning.summary",
             "reasoning.generate_summary", "reasoning.enabled", "reasoning.context", "text.verbosity", "text.format.type", "text.format.name",
             "text.format.strict", "tool_choice", "tool_choice.type", "tool_choice.name", "tool_choice.mode", "tool_choice.server_label",

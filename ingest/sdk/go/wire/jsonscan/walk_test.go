@@ -1,0 +1,30 @@
+package jsonscan
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestMembers(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		var b strings.Builder
+		for key, v := range Members([]byte(text)) {
+			b.WriteString(string(key) + "=" + string(v) + ";")
+		}
+		if b.String() != want {
+			t.Errorf("%s: got %s, want %s", text, b.String(), want)
+		}
+	}
+	f(` {"a" : "x,}" , "b\u0021":[{"c":1}] ,"d":-1.5e3,"e":{}, "f":null}`, `a="x,}";b!=[{"c":1}];d=-1.5e3;e={};f=null;`)
+	f(`{}`, ``)
+	f(`["a"]`, ``)
+	f(``, ``)
+	// What is no object yields the members before the error.
+	f(`{"a":1,"b":"open`, `a=1;`)
+	f(`{"a":1,"b":[1`, `a=1;`)
+	f(`{"a":1,"b":}`, `a=1;`)
+	f(`{"a":1,"b"}`, `a=1;`)
+	f(`{"a":1 "b":2}`, `a=1;`)
+	f(`{"a":1,`, `a=1;`)
+}
