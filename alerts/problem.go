@@ -42,6 +42,7 @@ type Problem struct {
 	Stage       string           `json:"stage,omitempty"`
 	Cause       string           `json:"cause"`             // Group.Problem
 	Kind        string           `json:"kind,omitempty"`    // of Cause: root cause, cause, rule or signal
+	Guessed     bool             `json:"guessed,omitempty"` // Cause is a guess
 	Measure     string           `json:"measure,omitempty"` // that is unusual; "" if the problem is about failures
 	FirstSeen   time.Time        `json:"first_seen"`
 	LastSeen    time.Time        `json:"last_seen"` // of a failure, in stream time
@@ -297,7 +298,7 @@ func (p *Problem) observe(ev *Evidence) {
 	}
 	for _, s := range ev.Shares {
 		if s.ID() == p.Cause {
-			p.Fix = cmp.Or(s.Fix, p.Fix)
+			p.Fix, p.Guessed = cmp.Or(s.Fix, p.Fix), s.Guessed
 			if !s.FirstAt.IsZero() && s.FirstAt.Before(p.FirstSeen) {
 				p.FirstSeen = s.FirstAt
 			}

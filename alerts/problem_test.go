@@ -101,3 +101,12 @@ func TestUnusualProblemRegresses(t *testing.T) {
 	f("", group(now.Add(5*time.Hour), now.Add(5*time.Hour), Firing, before)) // the fix is not deployed
 	f("", group(now.Add(5*time.Hour), now.Add(6*time.Hour), Resolved, fix))
 }
+
+// The cause of a problem is a guess until an alert knows it.
+func TestProblemGuessed(t *testing.T) {
+	var p Problem
+	for _, guessed := range []bool{true, false} {
+		p.Observe(&Group{Key: "k", Alerts: []Alert{{Problem: "auth", Evidence: Evidence{Shares: []Share{{Cause: "auth", Guessed: guessed}}}}}})
+		must.Equal(t, p.Guessed, guessed, "guessed")
+	}
+}

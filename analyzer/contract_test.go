@@ -171,6 +171,9 @@ func TestAnswerNotReadToItsEnd(t *testing.T) {
 		if got != want || len(out.Dead) > 0 {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
+		if e.Failed && status >= 400 && strings.Contains(e.ErrorText, "cancel") {
+			t.Errorf("%s: that the agent left is the error of the provider: %q", name, e.ErrorText)
+		}
 	}
 	whole := answer(assistant("hello"))
 	f("read", 200, whole, "", "false -; 1 calls, 0 failed, 0 cancelled")
@@ -179,6 +182,7 @@ func TestAnswerNotReadToItsEnd(t *testing.T) {
 	f("cancelled before the answer", 0, nil, "context canceled", "false cancelled; 0 calls, 0 failed, 1 cancelled")
 	f("cancelled while it came", 200, whole[:20], event.ErrorCancelled, "false cancelled; 0 calls, 0 failed, 1 cancelled")
 	f("cancelled after an error", 500, fault("boom"), "context canceled", "true invalid_request_error; 1 calls, 1 failed, 0 cancelled")
+	f("cancelled before the text of an error", 400, nil, "context canceled", "true 400; 1 calls, 1 failed, 0 cancelled")
 	f("too slow", 0, nil, "context deadline exceeded", "true no_response; 1 calls, 1 failed, 0 cancelled")
 }
 

@@ -24,20 +24,26 @@ type pending struct {
 	findings []judge.Finding
 	signals  []signals.Signal // emitted with the exchange
 	loop     *session.Loop    // of the turn, if its calls repeat others
-	history  int              // messages of the request; 0 if it is not known to have all
 	request  signals.Request
 	contents content.Time
 	cache    promptcache.Expected // until the answer, row.Cache is as Expect returned it
-	opening  *opening             // of the prompt; nil if it is unknown
-	why      cause.Cause          // of the failure
-	failure  *signals.Failure     // set when the exchange is reported; nil if it did not fail
+	stage    *stage               // of the prompt; nil if it is unknown
+	failed   *failed              // nil if it is not known to have failed
 	limits   string               // what the response said of rate limits, see event.Event.RateLimits; valid until the exchange is reported
-	account  uint16               // hash of event.Event.Account; 0 if unknown
 	dropped  uint64               // exchanges that the process had dropped before the request
+	run      *run                 // nil if none
 
-	run      *run   // nil if none
-	runIndex uint64 // number of the request in its run, from 1
+	runIndex uint32 // number of the request in its run, from 1
+	history  int32  // messages of the request; 0 if it is not known to have all
+	opening  uint32 // number of the opening in stage
+	account  uint16 // hash of event.Event.Account; 0 if unknown
 	alone    bool   // no other call of the run was in flight
+}
+
+// failed is what is known of the failure of an exchange.
+type failed struct {
+	why     cause.Cause
+	failure *signals.Failure // set when the exchange is reported
 }
 
 // size returns the approximate memory of p, including its conversation, which may have no other request.
@@ -174,7 +180,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	p.turn, p.findings = a.judge.Request(&r)
 	e.Conversation, e.Inferred = p.turn.Conversation, p.turn.Inferred
 	if !q.Stored {
-		p.history = len(q.Messages)
+		p.history = int32(len(q.Messages))
 	}
 	e.Findings = len(p.findings)
 	for i := range p.findings {
@@ -240,7 +246,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 	switch {
 	case inBand:
 		text = r.Error
-	case e.Status >= 400 && len(body) > 0:
+	case e.Status >= 400 && (len(body) > 0 || ev.Cancelled()): // that the agent left says nothing about the error
 		text = body
 	}
 	a.memory.predict(s, p)

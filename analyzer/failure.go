@@ -31,7 +31,7 @@ func (p *pending) explain(text []byte) {
 			e.Rejects++
 		}
 	}
-	e.Cause, e.CauseKnown, e.CauseClass, p.why = c.ID, c.Known, c.Class, c
+	e.Cause, e.CauseKnown, e.CauseClass, p.failed = c.ID, c.Known, c.Class, &failed{why: c}
 	e.ErrorType = errorType(text, e.Status)
 	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)
 	e.ErrorCluster = cause.Cluster(e.ErrorText)
@@ -98,7 +98,7 @@ func (p *pending) proof() *judge.Finding {
 		f := &p.findings[i]
 		if p.row.Failed {
 			// A text may name a violation in the words of another cause, so that no violation is of that cause.
-			explains := cause.OfRule(f.Rule.ID) == p.row.Cause || f.Rule.ID == p.why.Rule
+			explains := cause.OfRule(f.Rule.ID) == p.row.Cause || f.Rule.ID == p.failed.why.Rule
 			if !explains && (p.row.CauseKnown != cause.Conflict || f.Predicted != check.Reject) {
 				continue
 			}

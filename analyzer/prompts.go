@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/zeebo/xxh3"
 
@@ -29,8 +30,9 @@ type prompts struct {
 	stages   *expiry.Generations[uint64, *stage]
 	policies map[uint64]*promptcache.Policy // by hash of the target and whether something is marked
 	strings  interner
-	tools    map[uint64]*promptcache.ToolSet // by hash of the captured bytes
-	joined   map[uint32]struct{}             // accounts that share a cache, see Call.Accounts
+	tools    map[uint64]*promptcache.ToolSet     // by hash of the captured bytes
+	joined   map[uint32]struct{}                 // accounts that share a cache, see Call.Accounts
+	texts    map[uint64]weak.Pointer[systemText] // by hash of the system prompt; those that a stage has
 	buf      []byte
 	call     promptcache.Call // of the newest request
 }
@@ -38,7 +40,7 @@ type prompts struct {
 func newPrompts(cfg *Config, strings interner) *prompts {
 	return &prompts{
 		stages:   expiry.NewGenerations[uint64, *stage](min(cfg.SessionLookback, stageTime), maxStages),
-		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, joined: map[uint32]struct{}{}, strings: strings,
+		policies: map[uint64]*promptcache.Policy{}, tools: map[uint64]*promptcache.ToolSet{}, joined: map[uint32]struct{}{}, texts: map[uint64]weak.Pointer[systemText]{}, strings: strings,
 	}
 }
 
@@ -210,8 +212,8 @@ func (m *prompts) answered(p *pending) {
 	if !known {
 		return
 	}
-	if p.opening != nil {
-		p.opening.done = true
+	if p.stage != nil {
+		p.stage.answered(p.opening)
 	}
 	if p.turn.Newest() {
 		took := uint16(min(max(e.Duration/time.Second, 0), 1<<16-1))

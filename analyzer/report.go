@@ -37,7 +37,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	a.memory.model(s, e, minSeq)
 	broken := a.memory.cache(s, p)
 	if e.Failed {
-		p.failure = failureOf(e, known)
+		p.failed.failure = failureOf(e, known)
 	}
 	a.runs.complete(s, p, minSeq)
 	a.endings.wait(s, p, minSeq)
@@ -55,7 +55,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 			row := p.findingRow(f, r.Severity)
 			about := a.memory.defect(s, e, &row, r.New)
 			if about.Full = e.Capture == event.CaptureFull; e.Failed {
-				about.ErrorText = p.failure.ErrorText
+				about.ErrorText = p.failed.failure.ErrorText
 			}
 			s.emitFinding(&row, &about, r.First && counted, minSeq)
 		}
@@ -98,8 +98,10 @@ func (p *pending) subject() signals.Subject {
 	x := signals.Subject{
 		Labels: e.Labels, Attrs: e.Attrs, Exchange: e.ID, Code: e.Code, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
 		Model: e.Model, Dialect: e.Dialect, Variant: e.Variant, Status: e.Status, Messages: e.Messages, Degraded: e.Degraded, SeenAt: e.StoredAt,
-		Full:    e.Capture == event.CaptureFull,
-		Failure: p.failure,
+		Full: e.Capture == event.CaptureFull,
+	}
+	if p.failed != nil {
+		x.Failure = p.failed.failure
 	}
 	if e.Origin == event.OriginImport {
 		x.SeenAt = e.StartedAt
@@ -113,12 +115,16 @@ func (p *pending) subject() signals.Subject {
 // observed returns the exchange as the input of the signal detector.
 func (p *pending) observed() signals.Exchange {
 	e := &p.row
-	return signals.Exchange{
+	x := signals.Exchange{
 		Subject: p.subject(), Turn: p.turn, Target: p.target, Process: e.Instance, Capture: e.Capture, StartedAt: e.StartedAt,
 		Findings: p.findings, Signals: p.signals, Request: p.request, Loop: p.loop,
 		Stream: e.Stream, Failed: e.Failed, Refused: refused(e), ErrorType: e.ErrorType, ErrorText: e.ErrorText, ErrorCluster: e.ErrorCluster,
-		Cause: e.Cause, CauseKnown: e.CauseKnown, Denial: p.why.Denial, Fix: p.why.Fix, Rejects: e.Rejects, ResponseBytes: e.ResponseBytes,
+		Cause: e.Cause, CauseKnown: e.CauseKnown, Rejects: e.Rejects, ResponseBytes: e.ResponseBytes,
 	}
+	if p.failed != nil {
+		x.Denial, x.Fix = p.failed.why.Denial, p.failed.why.Fix
+	}
+	return x
 }
 
 // failureOf returns why e failed; known is the ledger's record of the failure, or nil.
@@ -160,7 +166,9 @@ func example(p *pending, f *judge.Finding, known *ledger.Record) Example {
 		ex.LastClean, ex.CleanCalls = limit.Text(known.LastClean, maxLabelBytes), known.CleanCalls
 	}
 	if f == nil {
-		ex.Fix = p.why.Fix
+		if p.failed != nil {
+			ex.Fix = p.failed.why.Fix
+		}
 		return ex
 	}
 	ex.Rule, ex.Message, ex.ToolCallID, ex.Summary = f.Rule.ID, f.Message, limit.Text(f.ToolCallID, maxExampleText), f.Summary

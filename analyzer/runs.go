@@ -36,7 +36,7 @@ type run struct {
 	reported bool // run events arrived
 	partial  bool // some of the run may be unseen, because an event is degraded
 	open     int  // exchanges in flight
-	begun    uint64
+	begun    uint32
 	waiting  []*session.Call
 	masked   bool // signals.MaskedFailure was emitted
 

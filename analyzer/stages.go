@@ -1,7 +1,9 @@
 package analyzer
 
 import (
+	"bytes"
 	"time"
+	"weak"
 
 	"github.com/zeebo/xxh3"
 
@@ -13,11 +15,40 @@ import (
 
 // A stage is what is remembered of the prompts of a stage at a host with a model, in a generation.
 type stage struct {
-	openings [maxOpenings]*opening // of prompts, newest first
+	openings [maxOpenings]opening // of prompts, newest first
+	opened   uint32               // openings so far
 	firsts   firsts
-	text     []byte // the newest system prompt that was captured in full
-	textHash uint64
+	text     *systemText // the newest that was captured in full
 	minSeq   uint64
+}
+
+// A systemText is the system prompt of all stages, and of all generations of a stage, whose newest one it is.
+type systemText struct {
+	hash   uint64 // see promptcache.Prompt.System
+	text   []byte
+	shared bool // by several, so that none of them overwrites it
+}
+
+// keep sets the newest system prompt of st, the stage k in its newest generation.
+func (m *prompts) keep(k uint64, st *stage, hash uint64, text []byte) {
+	if same := m.texts[hash].Value(); same != nil && same.hash == hash && bytes.Equal(same.text, text) {
+		same.shared, st.text = true, same
+		return
+	}
+	if st.text == nil { // that of the generation before is not read anymore
+		for o := range m.stages.All(k) {
+			if o.text != nil {
+				st.text, o.text = o.text, nil
+			}
+		}
+	}
+	if st.text == nil || st.text.shared {
+		st.text = new(systemText)
+	} else {
+		delete(m.texts, st.text.hash)
+	}
+	st.text.hash, st.text.text = hash, append(st.text.text[:0], text...)
+	put(m.texts, hash, weak.Make(st.text))
 }
 
 // firsts counts the first requests of conversations, those whose tools another request of the stage had, and those whose system
@@ -49,6 +80,7 @@ type opening struct {
 	minute     uint32 // Unix time
 	calls      uint32 // in this minute
 	before     uint32 // in the minute before
+	number     uint32 // of openings in its stage, from 1
 }
 
 // stageKey returns the key of the stage of p.
@@ -69,7 +101,7 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 		instance = uint32(xxh3.HashString(p.row.Instance))
 	}
 	var system []byte
-	if st.textHash != now.System || st.text == nil {
+	if st.text == nil || st.text.hash != now.System {
 		system = m.systemText(p, q, body)
 	}
 	switch {
@@ -79,11 +111,12 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 		_, c.Detail = promptcache.Changed(m.text(k), system)
 	}
 	if system != nil {
-		st.text, st.textHash = append(st.text[:0], system...), now.System
+		m.keep(k, st, now.System, system)
 	}
-	p.opening, c.Rate = m.see(k, st, now, instance)
+	b, rate := m.see(k, st, now, instance)
+	p.stage, p.opening, c.Rate = st, b.number, rate
 	if !c.Earlier.Prompt.Known() && c.Policy.Ends&promptcache.EndPrompts != 0 {
-		p.opening.whole = p.turn.Whole()
+		b.whole = p.turn.Whole()
 	}
 }
 
@@ -98,13 +131,12 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 	}
 	for o := range m.stages.All(k) {
 		all.calls, all.tools, all.system = all.calls+o.firsts.calls, all.tools+o.firsts.tools, all.system+o.firsts.system
-		if o.openings[0] != nil {
-			before = o.openings[0]
+		known := o.known()
+		if len(known) > 0 {
+			before = &known[0]
 		}
-		for _, b := range o.openings {
-			if b == nil {
-				break
-			}
+		for i := range known {
+			b := &known[i]
 			tools, system := b.like(&c.Now, instance)
 			sameTools, sameSystem = sameTools || tools, sameSystem || system
 			if tools && system {
@@ -131,7 +163,7 @@ func (m *prompts) begin(c *promptcache.Call, st *stage, k uint64, turn *session.
 func (m *prompts) text(k uint64) (text []byte) {
 	for o := range m.stages.All(k) {
 		if o.text != nil {
-			text = o.text
+			text = o.text.text
 		}
 	}
 	return text
@@ -233,17 +265,21 @@ func (m *prompts) newest(k, minSeq uint64, now time.Time) *stage {
 // if the time is unknown.
 func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uint32) (*opening, int64) {
 	i, b := st.find(now, instance)
-	if b == nil {
-		b = &opening{tools: now.Tools, system: now.System, systemSize: now.SystemSize, instance: instance}
-		for o := range m.stages.All(k) {
-			if _, old := o.find(now, instance); old != nil { // of the generation before, which may have ended a moment ago
-				b.minute, b.calls, b.before = old.minute, old.calls, old.before
+	var o opening
+	if b != nil {
+		o = *b
+	} else {
+		st.opened++
+		o = opening{number: st.opened, tools: now.Tools, system: now.System, systemSize: now.SystemSize, instance: instance}
+		for earlier := range m.stages.All(k) {
+			if _, old := earlier.find(now, instance); old != nil { // of the generation before, which may have ended a moment ago
+				o.minute, o.calls, o.before = old.minute, old.calls, old.before
 			}
 		}
 	}
 	i = min(i, len(st.openings)-1)
 	copy(st.openings[1:i+1], st.openings[:i])
-	st.openings[0] = b
+	st.openings[0], b = o, &st.openings[0]
 	b.account, b.cacheKey = now.Account, now.CacheKey()
 	b.sent, b.flags = max(b.sent, now.Sent), b.flags|now.Flags
 	if now.Sent == 0 {
@@ -259,15 +295,25 @@ func (m *prompts) see(k uint64, st *stage, now *promptcache.Prompt, instance uin
 	return b, int64(max(b.calls, b.before))
 }
 
-// find returns the opening of a request and its index; nil and the number of openings if there is none.
-func (st *stage) find(now *promptcache.Prompt, instance uint32) (int, *opening) {
-	for i, b := range st.openings {
-		if b == nil {
-			return i, nil
-		}
-		if tools, system := b.like(now, instance); tools && system {
-			return i, b
+// known returns the openings of the stage, newest first.
+func (st *stage) known() []opening { return st.openings[:min(int(st.opened), len(st.openings))] }
+
+// answered records that a request with the opening of this number was answered, unless the opening is forgotten.
+func (st *stage) answered(number uint32) {
+	for i := range st.known() {
+		if b := &st.openings[i]; b.number == number {
+			b.done = true
 		}
 	}
-	return len(st.openings), nil
+}
+
+// find returns the opening of a request and its index; nil and the number of openings if there is none.
+func (st *stage) find(now *promptcache.Prompt, instance uint32) (int, *opening) {
+	known := st.known()
+	for i := range known {
+		if tools, system := known[i].like(now, instance); tools && system {
+			return i, &known[i]
+		}
+	}
+	return len(known), nil
 }

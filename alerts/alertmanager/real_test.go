@@ -44,7 +44,7 @@ func (h *hook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 // wait returns the first message with a status about an alert.
 func (h *hook) wait(status, alert string) webhook.Message {
 	h.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		h.mu.Lock()
 		for _, m := range h.seen {
 			if m.Status == status && m.CommonLabels["alertname"] == alert {
@@ -91,7 +91,7 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 			t.Logf("alertmanager log:\n%s", text)
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		resp, err := http.Get("http://" + addr + "/-/ready")
 		if err == nil {
 			resp.Body.Close()

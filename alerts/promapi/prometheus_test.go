@@ -90,7 +90,7 @@ scrape_configs:
 			t.Logf("prometheus: %s", log.String())
 		}
 	})
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if resp, err := http.Get("http://" + addr + "/-/ready"); err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
@@ -248,7 +248,7 @@ func testScraped(t *testing.T, e *engine.Engine, ours, theirs string) {
 		want := sortedResult(t, ask(t, ours, "query", query))
 		query = url.Values{"query": {"sum by (__name__, service, stage, cause) ({__name__=~\"llmtap_.*_total\",job=\"fleet\"})"}}
 		var got []series
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 			got = sortedResult(t, ask(t, theirs, "query", query))
 			equal := len(got) == len(want) && len(got) > 0
 			for i := 0; equal && i < len(got); i++ {

@@ -240,8 +240,8 @@ func learnUsual(t *testing.T, store *alertstest.Store) {
 	})
 }
 
-// playAfter is play with the state of an engine in a Store, or without if it is nil.
-func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
+// playAfter is play with the state of an engine in a Store, or without if it is nil, and with the named files of rules, or with all.
+func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *pipeline), files ...string) (p *pipeline, sent notified) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := engine.Default()
@@ -253,6 +253,9 @@ func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *
 		}
 		if store != nil {
 			o.Store, cfg.EvaluationInterval = store, 30*time.Second // hours take seconds
+		}
+		if len(files) > 0 {
+			cfg.RuleFiles = files
 		}
 		e := enginetest.New(t, cfg, o)
 		stop := alertstest.Run(t, e.Run)

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // The unit tests also pass in llmtap alerts test.
@@ -46,6 +47,7 @@ var mutations = []struct {
 
 // promtool and llmtap alerts test have the same verdicts on the unit tests of mutated rules, and on those of ruletest.
 func TestSameVerdicts(t *testing.T) {
+	slowtest.Skip(t)
 	tool := promtools(t)[0]
 	rules := must.Get(filepath.Glob("*.yaml"))(t)
 	dir := t.TempDir()

@@ -128,9 +128,8 @@ func brief(x *analyzer.Example) string {
 	case x.Finding && x.Rule != "":
 		line += ", " + code(x.Rule)
 	case x.Labels["reason"] != "": // see promptcache.Verdict.Evidence
-		var missed, reusable uint64
-		if _, err := fmt.Sscanf(x.Evidence, "%d of %d", &missed, &reusable); err == nil {
-			line += fmt.Sprintf(", %s of %s tokens not read", quantity.Count(missed), quantity.Count(reusable))
+		if missed, _, ok := strings.Cut(x.Evidence, " reusable tokens were not read"); ok {
+			line += ", " + missed + " tokens not read"
 		}
 	case x.Finding && x.Status < 400: // not about a failed call
 	case x.Status > 0:

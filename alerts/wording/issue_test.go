@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-// The templates of deploy/README.md.
+// The templates of deploy/INTEGRATIONS.md.
 var trackers = map[string]string{
 	"GitHub": "https://github.com/acme/agents/issues/new?title={title}&body={body}&labels=llmtap",
 	"GitLab": "https://gitlab.com/acme/agents/-/issues/new?issue[title]={title}&issue[description]={body}",

@@ -57,9 +57,10 @@ func Why(ev *alerts.Evidence, i int) string {
 	return Failure(ev.Shares[i])
 }
 
-// Problem returns what Group.Problem is, as Kind does, one human-readable line about it, and the fix if one is known.
-func Problem(id string) (kind, text, fix string) {
-	s := alerts.Share{Cause: id}
+// Problem returns what Group.Problem is, as Kind does, one human-readable line about it, which says whether it is guessed, and the fix
+// if one is known.
+func Problem(id string, guessed bool) (kind, text, fix string) {
+	s := alerts.Share{Cause: id, Guessed: guessed}
 	if session.Summaries[id] != "" {
 		s, fix = alerts.Share{RootCause: id}, session.Fix(id)
 	} else if cacheReason(id) != "" {

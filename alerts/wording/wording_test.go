@@ -117,3 +117,10 @@ func TestCommands(t *testing.T) {
 		}
 	}
 }
+
+// A problem whose cause is a guess says so.
+func TestProblem(t *testing.T) {
+	_, stated, _ := Problem("missing_tool_reply", false)
+	_, guessed, _ := Problem("missing_tool_reply", true)
+	must.Equal(t, guessed, "probably "+stated, "a guess")
+}

@@ -84,6 +84,7 @@ type row struct {
 	condition condition
 
 	access, aboutRequest bool // class of the cause; see aboutRequest
+	limit                bool // the cause is a limit or a filter, whose words a parameter may also have
 }
 
 // A table contains the wordings of one family of providers. The first matching row wins.
@@ -283,11 +284,12 @@ func (w *wordings) match(text []byte, in Input) (*row, string) {
 	return r, w.common.family
 }
 
-// fitting returns the first row whose condition a clause of s meets. It is doubtful if it is about the account, the provider
-// answered 400 or 422, and another clause states a fault of the request: a client may add what it believes about the account to the
-// provider's answer, as in "authentication failed (400: …)".
+// fitting returns the first row whose condition a clause of s meets. It is doubtful in two cases: if it is about a limit or a filter,
+// and the same clause states a fault of the request as well, as in "unknown parameter billing_mode"; and if it is about the account,
+// the provider answered 400 or 422, and another clause states a fault of the request: a client may add what it believes about the
+// account to the provider's answer, as in "authentication failed (400: …)".
 func (t *table) fitting(s *scan, status int) (first *row, doubtful bool) {
-	clause := 0
+	clause, rejected := 0, s.n > 1 && (status == 400 || status == 422)
 	for i := range t.rows {
 		r := &t.rows[i]
 		if r.status != 0 && r.status != status || first != nil && (r.weak || !r.aboutRequest) {
@@ -295,13 +297,13 @@ func (t *table) fitting(s *scan, status int) (first *row, doubtful bool) {
 		}
 		at := r.condition.clauseOf(s)
 		switch {
-		case at < 0 || first != nil && at == clause:
-		case first != nil:
-			return first, true
-		case r.access && s.n > 1 && (status == 400 || status == 422):
+		case at < 0:
+		case first == nil && (r.limit || r.access && rejected):
 			first, clause = r, at
-		default:
+		case first == nil:
 			return r, false
+		case at == clause && first.limit, at != clause && first.access && rejected:
+			return first, true
 		}
 	}
 	return first, false

@@ -19,10 +19,11 @@ const (
 )
 
 // normalise appends the normal form of text to dst. The normal form is in lower case, without quotes, escapes and terminal
-// colours. Contractions are written out, so that "doesn't" and "doesnt" are "does not". The words of a name in camel case are
-// joined by underscores, so that toolResult and tool_result are one name; names that start with a capital, such as those of
-// companies and exceptions, remain one word. White space and box-drawing characters become single spaces, or nothing after a
-// colon or comma. JSON escaped any number of times and the repr of a Python object have the same normal form as the plain text.
+// colours. Contractions are written out, so that "doesn't" and "doesnt" are "does not", and "can't" is "cannot". The words of
+// a name in camel case are joined by underscores, so that toolResult and tool_result are one name; names that start with a
+// capital, such as those of companies and exceptions, remain one word. White space and box-drawing characters become single
+// spaces, or nothing after a colon or comma. JSON escaped any number of times and the repr of a Python object have the same
+// normal form as the plain text.
 func normalise(dst, text []byte) []byte { return appendEdges(dst, text, true) }
 
 // appendEdges appends the normal form of text to dst, without its middle if it is long. split says whether names in camel case
@@ -117,7 +118,7 @@ func appendNormal(dst, text []byte, split bool) []byte {
 }
 
 // negated contains the words that "n't" negates without another change.
-var negated = [...]string{"does", "do", "did", "is", "are", "was", "were", "has", "have", "could", "should", "would", "must"}
+var negated = [...]string{"ca", "does", "do", "did", "is", "are", "was", "were", "has", "have", "could", "should", "would", "must"}
 
 // splitContraction writes out a negation at the end of dst, which has lost its apostrophe: "does not" for "doesnt".
 func splitContraction(dst []byte) []byte {
@@ -127,6 +128,9 @@ func splitContraction(dst []byte) []byte {
 	}
 	for _, word := range negated {
 		if n := len(stem) - len(word); n >= 0 && string(stem[n:]) == word && (n == 0 || !isWord(stem[n-1]) && stem[n-1] != '_') {
+			if word == "ca" {
+				return append(stem, "nnot"...)
+			}
 			return append(stem, " not"...)
 		}
 	}

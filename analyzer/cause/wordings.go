@@ -145,6 +145,7 @@ func (r *row) complete() {
 	}
 	class := registry[r.cause].class
 	r.access, r.aboutRequest = class == "access", aboutRequest[class]
+	r.limit = r.cause == "billing" || r.cause == "rate_limit" || r.cause == "content_policy"
 	if r.rule != "" {
 		r.agreeRules = append(r.agreeRules, r.rule)
 	}

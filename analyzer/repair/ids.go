@@ -3,6 +3,7 @@ package repair
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strconv"
 
 	"github.com/zeebo/xxh3"
@@ -90,6 +91,36 @@ func idFormat(e *edit) bool {
 	}
 	c := e.callWith(func(*check.PairedCall) bool { return true })
 	return c != nil && e.rename(c, e.newID(c.Call.ID), "an id in the provider's format")
+}
+
+// misnamedID moves the id of a call, in the Interactions API, from call_id to id, and that of a reply from id to call_id. A call that
+// has both keeps its id.
+func misnamedID(e *edit) bool {
+	i, from, to := e.violation.Message, e.dialect.Places.ReplyID, e.dialect.Places.CallID
+	if e.target.Dialect != wire.Interactions {
+		return false
+	}
+	reply := e.request.Messages[i].Item == facts.ItemReply
+	if reply {
+		from, to = to, from
+	}
+	id, other := e.raw(i, from), e.raw(i, to)
+	switch {
+	case id == nil:
+		return false
+	case reply && (other != nil || !slices.ContainsFunc(e.pairs.Calls, func(c check.PairedCall) bool { return bytes.Equal(id, quote(c.Call.ID)) })):
+		return false // the id of the reply itself
+	case other != nil:
+		e.remove(e.message(i) + from)
+		e.say("removes %s, because the call has an %s", from[1:], to[1:])
+		if !bytes.Equal(id, other) {
+			e.lose("%s of message %d", from[1:], i)
+		}
+	default:
+		e.move(e.message(i)+from, e.message(i)+to)
+		e.say("renames %s to %s", from[1:], to[1:])
+	}
+	return true
 }
 
 // duplicateID gives the second of two calls with one id an id of its own, and removes it if it is the same call without a

@@ -61,6 +61,13 @@ func TestInteractions(t *testing.T) {
 	f(one, start+reply+`]}`, start+`,`+thought+`,`+call+reply+`]}`, "")
 	f(one, start+`,`+call+reply+`]}`, start+`,`+thought+`,`+call+reply+`]}`, "")
 	f(two, start+`,`+call+`,`+second+replies, start+`,`+thought+`,`+call+`,`+second+replies, "")
+	named := func(call, reply string) string {
+		return strings.ReplaceAll(start, "3.6", "2.5") + `,{"type":"function_call",` + call + `,"name":"f","arguments":{}},{"type":"function_result",` + reply + `,"name":"f","result":"r"}]}`
+	}
+	moved := strings.NewReplacer(`"id":"c",`, "", `"call_id":"c",`, "", `"arguments":{}}`, `"arguments":{},"id":"c"}`, `"result":"r"}`, `"result":"r","call_id":"c"}`).Replace(named(`"id":"c"`, `"call_id":"c"`))
+	f(Options{}, named(`"call_id":"c"`, `"id":"c"`), moved, "")
+	f(Options{}, named(`"id":"c","call_id":"c"`, `"call_id":"c"`), named(`"id":"c"`, `"call_id":"c"`), "")
+	f(Options{}, named(`"id":"c","call_id":"d"`, `"call_id":"c","id":"r"`), named(`"id":"c"`, `"call_id":"c"`), "call_id of message 1; id of message 2")
 	result := `,{"type":"google_search_result","call_id":"s"},{"type":"model_output","content":[{"type":"text","text":"a"}]},{"type":"user_input","content":[]}]}`
 	f(Options{Lenient: true}, start+result, start+strings.TrimPrefix(result, `,{"type":"google_search_result","call_id":"s"}`), "the result in step 1")
 

@@ -453,6 +453,7 @@ var fixers = []fixer{
 	{rule: rules.UnsupportedRole, fix: role},
 	{rule: rules.FunctionNameFormat, fix: functionName},
 
+	{rule: rules.UnexpectedMessageField, fix: misnamedID, all: everyMessage},
 	{rule: rules.DuplicateItemID, fix: duplicateItem},
 	{rule: rules.DuplicateCallIDInMessage, fix: duplicateID},
 	{rule: rules.ToolCallIDFormat, fix: idFormat},

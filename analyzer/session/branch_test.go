@@ -7,13 +7,19 @@ import (
 	"github.com/llmtap/llmtap/analyzer/promptcache"
 )
 
-// The prompt of a history has the size that is accounted for, and its branch fits into the allocator's class of 256 bytes. Without the
-// prompt, it would be in that of 192 or 208.
-func TestBranchBytes(t *testing.T) {
+// The prompt of a history has the size that is accounted for. What every live conversation has is in the class of the allocator in which
+// it would be without the prompt, with the 8 bytes that the allocator adds from 512 on. A further branch fits into that of 256 bytes.
+func TestBytes(t *testing.T) {
 	if n := unsafe.Sizeof(promptcache.Prompt{}); n != promptcache.PromptBytes {
 		t.Errorf("a prompt has %d bytes", n)
 	}
 	if n := unsafe.Sizeof(branch{}); n > 256 {
 		t.Errorf("a branch has %d bytes, and the next class 288", n)
+	}
+	if n := unsafe.Sizeof(conversation{}); n > 704-8 {
+		t.Errorf("a conversation has %d bytes, and the next class 768", n)
+	}
+	if n := unsafe.Sizeof(Turn{}); n > 416 {
+		t.Errorf("a turn has %d bytes, and the next class 448", n)
 	}
 }

@@ -16,14 +16,12 @@ type key struct{ service, id string }
 // conversation is one conversation of one service.
 type conversation struct {
 	key       key
-	inferred  bool
 	resumed   []string  // other given ids under which the conversation continued
 	branches  []*branch // least recently used first
 	first     branch    // the first of branches, in most conversations the only one
 	slot      [1]*branch
 	calls     map[uint64]*Call
 	order     []uint64 // ids of calls, oldest first; a reused id occurs twice
-	open      int      // number of calls that still await a reply (see Call.awaits)
 	text      int      // total bytes of the ids and names of calls
 	instances map[[16]byte]*Instance
 	keys      []uint64 // keys in Store.byAnswer, oldest first
@@ -31,14 +29,16 @@ type conversation struct {
 	processes []uint64 // keys in Store.pending
 	pending   int      // approximate size of its answers there
 	source    *source  // source of the newest request
-	tools     bool     // the agent reports the start and end of tools
 	early     []earlyToolEvent
 
 	shortfalls []shortfall // oldest first
 
 	moves     int // number of changes of the process that sends the requests
 	bytes     int64
-	most      int  // largest number of replies to one answer with several calls
+	most      int   // largest number of replies to one answer with several calls
+	open      int32 // number of calls that still await a reply (see Call.awaits)
+	inferred  bool
+	tools     bool // the agent reports the start and end of tools
 	forgotten bool // the store has removed the conversation
 	kept      any  // value attached by the caller
 	keptBytes int64

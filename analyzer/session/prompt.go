@@ -44,7 +44,7 @@ func (b *branch) prompt(in *Request, q *skeleton, a alignment, continues, loose 
 	k, shared := 0, int(b.cache.Shared)
 	for both := min(len(pb), len(qb)); k < both; k++ {
 		y := &qb[k]
-		if x := &pb[k]; x.hash != y.hash && !(loose && p.same(x, q, y, true)) {
+		if x := &pb[k]; x.hash != y.hash && (!loose || !p.same(x, q, y, true)) {
 			break
 		}
 		if k < shared {

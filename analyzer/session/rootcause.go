@@ -259,7 +259,7 @@ func because(id, confidence, detail, format string, args ...any) RootCause {
 }
 
 // item returns the term for an element of the history in evidence.
-func (t *Turn) item() string { return t.word }
+func (t *Turn) item() string { return t.source.target.Dialect.Descriptor().Words.Message }
 
 // callName returns the call id of the defect, with the name of the tool if it is known.
 func (x *explainer) callName() string { return callName(x.ToolCallID, x.call) }

@@ -102,10 +102,9 @@ func (s *Store) Request(in Request) *Turn {
 	if in.Facts.Stored { // the provider stores a part of the history, so a shorter history is not a loss
 		a = alignment{tailEnd: -1}
 	}
-	d := in.Target.Dialect.Descriptor()
 	t := &Turn{
 		store: s,
-		items: d.Pairing.Items, word: d.Words.Message, names: q.names, threaded: in.Facts.Threaded, named: named,
+		items: in.Target.Dialect.Descriptor().Pairing.Items, names: q.names, threaded: in.Facts.Threaded, named: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, code: in.Code, seq: in.Order, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
 		facts: in.Facts, body: in.Body,

@@ -12,11 +12,21 @@ import (
 type Turn struct {
 	Conversation string  // given id, or else the id of the conversation to which the request was assigned
 	Root         string  // first id of the conversation; differs from Conversation after a resumption under a new id
-	Inferred     bool    // no id was given
 	Branch       string  // "" for the first branch of the conversation
 	Changed      []*Call // calls that this request answers, or contains without a reply
 	Dropped      []*Call // undecided calls of the previous answer that this later request does not contain
 	Superseded   []*Call // undecided calls of another process; the conversation continued from a newer answer
+	Inferred     bool    // no id was given
+
+	streamed bool
+	fresh    bool
+	ended    bool
+	items    bool  // calls and replies are separate items
+	names    bool  // replies name functions instead of calls
+	threaded bool  // the answer can be named by a later request (Anthropic's message threads)
+	repeated bool  // the previous request was sent more than once
+	shrunk   bool  // the history lost more messages than it gained
+	was      int32 // number of messages in the body of the previous request
 
 	store    *Store
 	conv     *conversation
@@ -28,9 +38,6 @@ type Turn struct {
 	at       time.Time
 	length   int    // number of messages in the body
 	last     uint64 // hash of the last message of the body
-	streamed bool
-	fresh    bool
-	ended    bool
 
 	forced   uint64  // hash of the name of the function that the model must call; 0 if none is required
 	resent   []*Call // calls in state Rejected whose reply is sent again
@@ -43,17 +50,10 @@ type Turn struct {
 	facts *facts.Request
 	body  []byte
 
-	items    bool         // calls and replies are separate items
-	word     string       // for an element of the history: message, item, step
-	names    bool         // replies name functions instead of calls
-	threaded bool         // the answer can be named by a later request (Anthropic's message threads)
-	named    *namedAnswer // answer identified by previous_response_id or thread.previous_message_id
-	before   *answer      // answer to the previous request
+	named  *namedAnswer // answer identified by previous_response_id or thread.previous_message_id
+	before *answer      // answer to the previous request
 
 	overtaken *Overtaker
-	repeated  bool // the previous request was sent more than once
-	was       int  // number of messages in the body of the previous request
-	shrunk    bool // the history lost more messages than it gained
 }
 
 // continues updates t and its branch for a request that continues the branch.
@@ -66,8 +66,8 @@ func (t *Turn) continues(in *Request, q *skeleton) {
 	if o := b.newest; in.Conversation != "" && o != nil && !o.ended && o.overtaken == nil && !b.resent {
 		o.overtaken = &Overtaker{Exchange: in.Exchange, Instance: in.Instance, Sent: in.Sent}
 	}
-	t.was = len(b.tip.body())
-	t.shrunk = a.known && !a.whole && t.before != nil && t.before.exchange == t.previous && t.length < t.was && q.sameLead(&b.tip) &&
+	t.was = int32(len(b.tip.body()))
+	t.shrunk = a.known && !a.whole && t.before != nil && t.before.exchange == t.previous && t.length < int(t.was) && q.sameLead(&b.tip) &&
 		t.pSource.target.Dialect == in.Target.Dialect
 }
 
@@ -173,4 +173,4 @@ func (t *Turn) Overtaken() *Overtaker { return t.overtaken }
 // Shrunk reports whether the history lost more messages than it gained since the previous answer. from and to are the previous and
 // current lengths of the history, without the leading system messages. A request does not count as shrunk if it returns to an earlier point of
 // the history or removes messages that were refused.
-func (t *Turn) Shrunk() (from, to int, ok bool) { return t.was, t.length, t.shrunk }
+func (t *Turn) Shrunk() (from, to int, ok bool) { return int(t.was), t.length, t.shrunk }

@@ -187,7 +187,10 @@ func subscribed(nc *nats.Conn, subject string) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer func() { _ = sub.Unsubscribe() }() // refused
+	defer func() { _ = sub.Unsubscribe() }()             // refused
+	if err := nc.FlushTimeout(time.Minute); err != nil { // the server has answered
+		return err.Error()
+	}
 	select {
 	case err := <-errs:
 		if errors.Is(err, nats.ErrPermissionViolation) || strings.Contains(strings.ToLower(err.Error()), "permissions violation") {

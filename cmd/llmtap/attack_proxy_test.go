@@ -182,7 +182,7 @@ func (w *attackWorld) grpc(c *target) *grpc.ClientConn {
 
 // export exports spans with a token, and returns the code of the answer.
 func (w *attackWorld) export(c *target, token string, traces ptrace.Traces) string {
-	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
 	defer cancel()
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
@@ -193,7 +193,7 @@ func (w *attackWorld) export(c *target, token string, traces ptrace.Traces) stri
 
 // exportRaw exports bytes as spans and as log records, and returns the codes of the answers.
 func (w *attackWorld) exportRaw(message []byte, opts ...grpc.CallOption) string {
-	ctx, cancel := context.WithTimeout(w.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
 	defer cancel()
 	conn := w.grpc(w.plain)
 	return each([]string{

@@ -295,8 +295,8 @@ func bruteForce(w *attackWorld, l string) string {
 	}
 	time.Sleep(200 * time.Millisecond)
 	right := login(uiToken)
-	if took := time.Since(start); took > 2*time.Second {
-		return fmt.Sprintf("the right token waits %v", took)
+	if len(wrong) == cap(wrong) {
+		return "the right token waits for the wrong ones"
 	}
 	cookie := right.header.Get("Set-Cookie")
 	for _, want := range []string{"HttpOnly", "Secure", "SameSite=Lax"} {
@@ -334,7 +334,7 @@ func scripts(w *attackWorld, l string) string {
 	if r.code != http.StatusOK {
 		return r.status() + r.body
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		res, err := w.plain.rows.query(w.Context(), "SELECT count() FROM exchanges_final WHERE status = 400 AND position(service, 'onerror') > 0")
 		if err == nil && res.Rows[0][0].(uint64) > 0 {
 			break

@@ -106,7 +106,7 @@ func (c *target) ready(t *testing.T) {
 	proxy := func() []string {
 		return regexp.MustCompile(`Proxy +(https?://[^/]+)/`).FindStringSubmatch(c.up.stdout.String())
 	}
-	for deadline := time.Now().Add(10 * time.Second); proxy() == nil; time.Sleep(10 * time.Millisecond) { // written a moment later
+	for deadline := time.Now().Add(5 * time.Minute); proxy() == nil; time.Sleep(10 * time.Millisecond) { // written a moment later
 		if time.Now().After(deadline) {
 			t.Fatalf("no proxy in\n%s", c.up.stdout.String())
 		}

@@ -251,7 +251,7 @@ func (c *target) callIsStored(t *testing.T) error {
 	if resp.code != http.StatusOK {
 		return fmt.Errorf("POST /v1/events: %d %s", resp.code, resp.body)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for {
 		res, err := c.rows.query(ctx, "SELECT count() FROM exchanges_final WHERE exchange_id = '"+id+"'")
@@ -259,7 +259,7 @@ func (c *target) callIsStored(t *testing.T) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the call is not stored after 30 s; the last query: %w", errors.Join(err, ctx.Err()))
+			return fmt.Errorf("the call is not stored; the last query: %w", errors.Join(err, ctx.Err()))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -63,7 +63,7 @@ func auditDamaged(t *testing.T, natsURL string, s *store, acked []string, lost m
 	js := streams(t, natsURL)
 	var a *audit
 	var err error
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(500 * time.Millisecond) {
 		a, err = compare(t.Context(), js, s, acked, lost)
 		if err == nil {
 			a.expired = expired

@@ -107,7 +107,7 @@ func (n *natsProcess) start(t *testing.T) {
 // awaitReady waits until the server greets clients.
 func (n *natsProcess) awaitReady(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		c, err := net.DialTimeout("tcp", net.JoinHostPort(n.Host, strconv.Itoa(n.Port)), time.Second)
 		if err != nil {
 			continue
@@ -201,7 +201,7 @@ func (c *natsCluster) url() string {
 func (c *natsCluster) leader(t *testing.T) *natsProcess {
 	t.Helper()
 	var name string
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		s, err := c.js.Stream(t.Context(), event.StreamEvents)
 		if err != nil || s.CachedInfo().Cluster == nil {
 			continue
@@ -219,7 +219,7 @@ func (c *natsCluster) leader(t *testing.T) *natsProcess {
 func (c *natsCluster) awaitReplicas(t *testing.T) {
 	t.Helper()
 	var behind string
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		if behind = c.behind(t); behind == "" {
 			return
 		}

@@ -93,7 +93,7 @@ func killInserting(r *faultRun) func() {
 	engine := engineIn(r.T, os.Getpid(), r.engineDir)
 	r.proxy.delay.Store(int64(20 * time.Millisecond))
 	defer r.proxy.delay.Store(0)
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(5 * time.Minute); ; {
 		res, err := r.rows.query(r.Context(), "SELECT count() FROM system.processes WHERE query_kind = 'Insert'")
 		if err == nil && len(res.Rows) == 1 && res.Rows[0][0].(uint64) > 0 {
 			break
@@ -109,7 +109,7 @@ func killInserting(r *faultRun) func() {
 // engineIn returns the process of the ClickHouse whose data directory is dir.
 func engineIn(t *testing.T, parent int, dir string) int {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		procs, _ := filepath.Glob("/proc/[0-9]*")
 		for _, p := range procs {
 			if procField(p, "PPid") != strconv.Itoa(parent) {

@@ -138,7 +138,7 @@ func (f *fault) run(t *testing.T) []string {
 	r := newFaultRun(t, f)
 	f.start(r)
 	r.startLoad()
-	r.rows.waitNewer(t, time.Now(), time.Minute)
+	r.rows.waitNewer(t, time.Now(), 5*time.Minute)
 	var rss *rssWatch
 	if f.outage {
 		rss = watchRSS(t, r.up().cmd.Process.Pid)

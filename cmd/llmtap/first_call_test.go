@@ -70,13 +70,7 @@ func TestFirstCall(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s\n%s", err, code, out)
 			}
-			shown := false
-			for deadline := time.Now().Add(2 * time.Minute); !shown && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-				shown = !p.Has("[data-waiting]") && p.Has("#totals")
-			}
-			if !shown {
-				t.Fatalf("the page still waits:\n%s", p.Text("main"))
-			}
+			p.Wait(`!document.querySelector("[data-waiting]") && document.querySelector("#totals")`)
 			if got := p.Text("#totals"); !strings.HasPrefix(strings.TrimPrefix(got, "Calls"), "\n1\n") {
 				t.Errorf("totals: %q", got)
 			}
@@ -104,20 +98,32 @@ func TestFirstCall(t *testing.T) {
 		return func(_, copied string) string { return copied + "\n" + code }
 	}
 
-	f("Python", func(t *testing.T, dir string) {
+	llmtap := func(t *testing.T, dir string) {
+		t.Helper()
+		must.Do(t, os.MkdirAll(filepath.Join(dir, "bin"), 0o700))
+		must.Do(t, os.Symlink(must.Get(os.Executable())(t), filepath.Join(dir, "bin", "llmtap")))
+	}
+	python := func(t *testing.T, dir string) {
+		llmtap(t, dir)
 		clone(t, dir, "python")
-		must.Do(t, exec.Command("python3", "-m", "venv", filepath.Join(dir, "venv")).Run())
-		must.Do(t, os.Symlink("venv/bin", filepath.Join(dir, "bin")))
+		must.Do(t, exec.Command("python3", "-m", "venv", dir).Run())
 		script(t, dir, "agent.py", `import os, urllib.request
 request = urllib.request.Request(os.environ["PROVIDER"] + "/v1/chat/completions", b'`+chatCall+`', {"Content-Type": "application/json"})
 urllib.request.urlopen(request).read()
 `)
-	}, as(""))
-	f("Node.js", func(t *testing.T, dir string) {
-		clone(t, dir, "typescript")
-		script(t, dir, "agent.mjs", `await (await fetch(process.env.PROVIDER + "/v1/chat/completions", {method: "POST", headers: {"Content-Type": "application/json"}, body: '`+chatCall+`'})).text();
+	}
+	node := func(file string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			llmtap(t, dir)
+			clone(t, dir, "typescript")
+			script(t, dir, file, `fetch(process.env.PROVIDER + "/v1/chat/completions", {method: "POST", headers: {"Content-Type": "application/json"}, body: '`+chatCall+`'}).then((r) => r.text());
 `)
-	}, as(""))
+		}
+	}
+	f("Python", python, as(""))
+	f("Python, in its code", python, as(""))
+	f("Node.js", node("agent.js"), as(""))
+	f("Node.js, in its code", node("agent.mjs"), as(""))
 	f("Go", func(t *testing.T, dir string) {
 		sdk := must.Get(filepath.Abs(filepath.Join("..", "..", "ingest", "sdk", "go")))(t)
 		script(t, dir, "go.mod", "module agent\n\ngo 1.25.0\n\nrequire github.com/llmtap/llmtap/ingest/sdk/go v0.0.0\n\nreplace github.com/llmtap/llmtap/ingest/sdk/go => "+sdk+"\n")

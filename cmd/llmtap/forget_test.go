@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -16,14 +17,17 @@ import (
 )
 
 // A forgetTest sends conversations of users.
-type forgetTest struct{ *commandTest }
+type forgetTest struct {
+	*commandTest
+	key []byte // of the hashes of users; nil: as of hooks without a key
+}
 
 // send publishes a call of a conversation with these messages and returns its id.
 func (f forgetTest) send(conversation, user string, messages ...string) string {
 	f.t.Helper()
 	request := `{"model":"deepseek-chat","messages":[` + strings.Join(messages, ",") + `],"temperature":0}`
 	answer := `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"answer ` + conversation + `"},"finish_reason":"stop"}]}`
-	return f.publish(event.Labels{Conversation: conversation, User: event.HashUser(nil, user)}, "https://api.deepseek.com/chat/completions", event.CaptureFull, 200, request, answer)
+	return f.publish(event.Labels{Conversation: conversation, User: event.HashUser(f.key, user)}, "https://api.deepseek.com/chat/completions", event.CaptureFull, 200, request, answer)
 }
 
 func (f forgetTest) forget(args ...string) (r erase.Report) {
@@ -40,7 +44,7 @@ func (f forgetTest) forget(args ...string) (r erase.Report) {
 func TestForget(t *testing.T) {
 	slowtest.Skip(t)
 	t.Parallel()
-	f := forgetTest{newCommandTest(t)}
+	f := forgetTest{commandTest: newCommandTest(t)}
 	up := f.up
 	prompt, ask := `{"role":"system","content":"You plan trips."}`, func(text string) string { return `{"role":"user","content":"` + text + `"}` }
 	said := func(conversation string) string {
@@ -52,7 +56,9 @@ func TestForget(t *testing.T) {
 	b := f.send("conv-b", "u2", prompt, ask("beta to Rome"), said("conv-b"), ask("and back"))
 	f.send("conv-c", "u3", prompt, ask("gamma to Oslo"))
 	c := f.send("conv-c", "u2", prompt, ask("gamma to Oslo"), said("conv-c"), ask("more"))
-	f.send("conv-d", "u3", prompt, ask("delta to Bern"))
+	keyed := f
+	keyed.key = []byte(must.Get(collector.ShapeKey(up.dir))(t))
+	keyed.send("conv-d", "u3", prompt, ask("delta to Bern"))
 	f.waitStored(7)
 	bad := event.Event{Kind: event.Request, Exchange: "019aa0b0-aaaa-7000-8000-00000000beef", Time: time.Now(), Labels: event.Labels{Service: "planner-api", Conversation: "conv-a"}}
 	f.conn.DeadLetter(t.Context(), &bad, 1, 0, "bad_body", "made up")
@@ -97,7 +103,7 @@ func TestForget(t *testing.T) {
 	f.checkBody(e)
 	f.checkBody(b)
 
-	// The calls of a user are deleted, and the conversations without other users.
+	// The calls of a user are deleted, of hooks with the key and of those without, and the conversations without other users.
 	r := f.forget("--user-name", "u3", "--yes")
 	if r.Events != 4 || r.Rows["exchanges"] != 2 || r.Rows["history"] != 1 {
 		t.Errorf("user u3: %+v", r)

@@ -313,6 +313,7 @@ func TestGrafanaSchema(t *testing.T) {
 	check := func(files ...string) string {
 		t.Helper()
 		python := pythontest.Interpreter(t, "grafana-foundation-sdk==1769699998!10.1.0")
+		pythontest.Watch(t, "testdata")
 		out, err := exec.CommandContext(t.Context(), python, append([]string{"testdata/grafana_schema.py"}, files...)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)

@@ -100,7 +100,7 @@ func (u *upProcess) stop(t *testing.T) {
 func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
 	var last string
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if last = u.readiness(); strings.HasPrefix(last, "ready") {
 			return
 		}
@@ -108,10 +108,10 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
 }
 
-// waitFor waits up to a minute until done returns true.
+// waitFor waits until done returns true.
 func waitFor(t *testing.T, up *upProcess, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout waiting for %s\n%s%s", what, up.stdout.String(), up.stderr.String())
 		}
@@ -180,7 +180,7 @@ func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 	t.Helper()
 	s := u.rows()
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if _, err = s.query(t.Context(), "SELECT 1"); err == nil {
 			return s.sink
 		}
@@ -192,7 +192,7 @@ func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 // clickhouseChild returns the pid of the embedded ClickHouse of parent once it runs.
 func clickhouseChild(t *testing.T, parent int) int {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
 		for _, dir := range dirs {
 			env, err := os.ReadFile(filepath.Join(dir, "environ"))

@@ -174,7 +174,7 @@ func tallied(t *testing.T, up *upProcess) map[string]uint64 {
 	t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = up.collectorURL()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	conn := must.Get(jetstream.Connect(ctx, cfg, nil, nil))(t)
 	defer conn.Close()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
-	hooks "github.com/llmtap/llmtap/ingest/sdk/go"
+	sdk "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -26,16 +26,16 @@ func TestLongRun(t *testing.T) {
 	b, provider := browsertest.Start(t), standInProvider(t)
 	u := startUp(t)
 	u.ready(t)
-	hook := must.Get(hooks.Open(hooks.Config{
+	hook := must.Get(sdk.Open(sdk.Config{
 		URL: fmt.Sprintf("nats://127.0.0.1:%d", u.port), Service: "shop", ServiceVersion: "1.0.0", Hosts: []string{strings.TrimPrefix(provider.URL, "http://")},
 	}))(t)
 	client := &http.Client{Transport: hook.Transport(nil)}
 	for i := range longRunCalls {
 		agent, conversation, span := "buyer", "c-buyer", 1
-		if i%10 > 6 { // called by a tool of the buyer
+		if i%10 > 3 && i%10 < 7 { // called by a tool of the buyer
 			agent, conversation, span = "searcher", fmt.Sprint("c-searcher-", i/10), 2+i/10
 		}
-		ctx := hooks.WithAgent(hooks.WithRun(hooks.WithConversation(t.Context(), conversation), "long-run"), agent)
+		ctx := sdk.WithAgent(sdk.WithRun(sdk.WithConversation(t.Context(), conversation), "long-run"), agent)
 		body := chatCall
 		if i%2 == 0 {
 			body = `{"model":"gpt-5","messages":[{"role":"user","content":"hello"}],"tools":[{"type":"function","function":{"name":"look_up"}}]}`

@@ -17,7 +17,7 @@ var llmtap = &command.Command{
 	Short: "Observe every LLM call of an agent fleet: which calls fail, why, and which version introduced the defect",
 	Long:  "Start with: llmtap demo",
 	Commands: []*command.Command{
-		demoCommand, upCommand, lintCommand, repairCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand, mcpCommand, gateCommand,
+		demoCommand, upCommand, runProgramCommand, recordCommand, lintCommand, repairCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand, mcpCommand, gateCommand,
 		problemsCommand, alertsCommand, schemaCommand, forgetCommand, providerCommand, configCommand, doctorCommand, tokenCommand, accountsCommand, engineCommand, completionCommand, versionCommand, agentsCommand,
 	},
 }

@@ -118,7 +118,7 @@ func testNumbers(t *testing.T, d *pagesDemo) {
 		"Slack":         func() string { return d.text(t, d.slack) },
 	} {
 		got := ""
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(got, counts) && time.Now().Before(deadline); time.Sleep(time.Second) {
+		for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(got, counts) && time.Now().Before(deadline); time.Sleep(time.Second) {
 			got = strings.Join(strings.Fields(read()), " ")
 		}
 		must.Contain(t, got, counts, name)

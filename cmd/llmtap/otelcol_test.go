@@ -137,7 +137,7 @@ func TestOtelCollector(t *testing.T) {
 		if kills > 0 {
 			settles = 15 * time.Second // the Collector repeats after 2.5 s to 7.5 s, then after up to 11 s
 		}
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && (got < calls || time.Since(last) < settles); time.Sleep(200 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline) && (got < calls || time.Since(last) < settles); time.Sleep(200 * time.Millisecond) {
 			res, err := rows.query(t.Context(), sql)
 			if err == nil && res.Rows[0][0].(int64) != got {
 				last, got = time.Now(), res.Rows[0][0].(int64)

@@ -58,18 +58,10 @@ func (c *longConversation) Raw(_ context.Context, _, part string) ([]byte, error
 	return []byte(`{"index": ` + part + `}`), nil
 }
 
-// A conversation of many messages is one page that can be read to its end. What is captured is loaded on demand only.
-func testLong(t *testing.T, b *browsertest.Browser) {
-	conversation := &longConversation{}
-	h := must.Get(web.NewHandler(web.Options{Conversations: conversation, Version: "dev"}))(t)
-	srv := httptest.NewServer(h)
-	defer srv.Close()
-	p := b.Page(t, pageViews[2])
-	p.Open(srv.URL + "/exchange/x1")
-	var seen struct {
-		First, Load, Longest, Frames, Messages float64
-		Bytes                                  float64
-	}
+// scrollThrough scrolls to the end of a page that has n elements of a selector.
+func scrollThrough(t *testing.T, p *browsertest.Page, selector string, n int) {
+	t.Helper()
+	var seen struct{ First, Load, Longest, Frames, Elements, Bytes float64 }
 	// Six screens per frame, to the end. The times are for people: they depend on the machine.
 	p.Eval(`(async () => {
 		const load = performance.getEntriesByType("navigation")[0];
@@ -81,18 +73,29 @@ func testLong(t *testing.T, b *browsertest.Browser) {
 			longest = Math.max(longest, now - before);
 			before = now;
 		}
-		return {first: load.responseStart, load: load.loadEventEnd, bytes: load.decodedBodySize, longest: longest, frames: frames, messages: document.querySelectorAll("li.message").length};
+		return {first: load.responseStart, load: load.loadEventEnd, bytes: load.decodedBodySize, longest: longest, frames: frames, elements: document.querySelectorAll("`+selector+`").length};
 	})()`, &seen)
-	t.Logf("%.0f messages, %.0f kB: first byte after %.0f ms, loaded after %.0f ms; scrolled through in %.0f frames, the longest took %.0f ms",
-		seen.Messages, seen.Bytes/1000, seen.First, seen.Load, seen.Frames, seen.Longest)
-	if seen.Messages != longMessages || seen.Frames == 0 || seen.Frames == 3000 {
+	t.Logf("%.0f of %s, %.0f kB: first byte after %.0f ms, loaded after %.0f ms; scrolled through in %.0f frames, the longest took %.0f ms",
+		seen.Elements, selector, seen.Bytes/1000, seen.First, seen.Load, seen.Frames, seen.Longest)
+	if seen.Elements != float64(n) || seen.Frames == 0 || seen.Frames == 3000 {
 		t.Errorf("the page cannot be scrolled through: %+v", seen)
-	}
-	if n := conversation.raws.Load(); n != 0 {
-		t.Errorf("the page has loaded %d raw parts", n)
 	}
 	if wide := p.Overflow(); len(wide) > 0 {
 		t.Errorf("the page scrolls horizontally: %v", wide)
+	}
+}
+
+// A conversation of many messages is one page that can be read to its end. What is captured is loaded on demand only.
+func testLong(t *testing.T, b *browsertest.Browser) {
+	conversation := &longConversation{}
+	h := must.Get(web.NewHandler(web.Options{Conversations: conversation, Version: "dev"}))(t)
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	p := b.Page(t, pageViews[2])
+	p.Open(srv.URL + "/exchange/x1")
+	scrollThrough(t, p, "li.message", longMessages)
+	if n := conversation.raws.Load(); n != 0 {
+		t.Errorf("the page has loaded %d raw parts", n)
 	}
 	p.Eval(`document.querySelector("a.jump").click()`, nil)
 	p.Wait(`(() => { const top = document.querySelector("#broken").getBoundingClientRect().top; return top > -1 && top < innerHeight; })()`) // a browser scrolls by whole pixels
@@ -107,6 +110,31 @@ func testLong(t *testing.T, b *browsertest.Browser) {
 		t.Error(violation)
 	}
 	clean(t, p)
+}
+
+// A run of many calls, each with a tool call, is one picture that can be scrolled to its end.
+func testLongRun(t *testing.T, b *browsertest.Browser) {
+	began := time.Now().Add(-time.Hour)
+	run := &web.Table{}
+	for _, name := range []string{"kind", "name", "exchange", "began", "seconds", "first_byte", "status", "messages", "input_tokens", "output_tokens", "cost"} {
+		run.Columns = append(run.Columns, web.Column{Name: name})
+	}
+	for i := range longMessages {
+		at := began.Add(time.Duration(i) * 3 * time.Second)
+		run.Rows = append(run.Rows, []any{"call", "planner", fmt.Sprint("x", i), at, 2.0, 0.5, int64(200), int64(2*i + 1), int64(1000 + i), int64(50), 0.001},
+			[]any{"tool", "read_cart", fmt.Sprint("x", i), at.Add(2 * time.Second), 0.8, 0.0, int64(0), int64(0), int64(0), int64(0), nil})
+	}
+	h := must.Get(web.NewHandler(web.Options{Version: "dev", ClickHouse: func(context.Context, string, map[string]string) (*web.Table, error) { return run, nil }}))(t)
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	defer srv.CloseClientConnections() // those of open pages, which are live
+	for _, v := range []browsertest.View{pageViews[0], pageViews[2]} {
+		p := b.Page(t, v)
+		p.Open(srv.URL + "/timeline?run=r1")
+		scrollThrough(t, p, "#timeline tr.call", longMessages)
+		p.Wait(`document.querySelectorAll(".timeline tr.laid").length > 900`) // a picture of the whole page would have them
+		clean(t, p)
+	}
 }
 
 // testLive checks that a page opened before an alert fired shows it without being loaded again.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -32,32 +33,34 @@ var pageViews = []browsertest.View{{Width: 1440, Height: 1200}, {Width: 1440, He
 //
 //	go test ./cmd/llmtap -run TestPages -screenshots deploy/screenshots
 func TestPages(t *testing.T) {
-	slowtest.Skip(t)
-	t.Parallel()
+	slowtest.Skip(t) // not parallel: agents that need ten minutes instead of one leave the window of the alert
 	needClickHouse(t)
 	b := browsertest.Start(t)
 	t.Run("log in", func(t *testing.T) { testLogin(t, b) })
 	t.Run("500 messages", func(t *testing.T) { testLong(t, b) })
+	t.Run("500 calls", func(t *testing.T) { testLongRun(t, b) })
 	t.Run("usual", func(t *testing.T) { testUsual(t, b) })
 	d := startDemo(t)
 	live := b.Page(t, pageViews[0])
 	live.Open(d.fleet)
+	live.Wait(`document.querySelector("#totals") && !document.querySelector("[data-waiting]")`) // the first call opens another page
 	live.Eval("window.sameDocument = true", nil)
 	d.slack = d.printed(`Slack message: (http://\S+)`)
 	t.Run("live", func(t *testing.T) { testLive(t, live) })
 	t.Run("numbers", func(t *testing.T) { testNumbers(t, d) })
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
+	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) }) // while the alert fires
+	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
+	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	t.Run("Grafana", func(t *testing.T) { testGrafana(t, d) })
 	t.Run("filter", func(t *testing.T) { testFilter(t, b, d) })
 	t.Run("from a number to its calls", func(t *testing.T) { testTraffic(t, b, d) })
 	t.Run("views", func(t *testing.T) { testViews(t, b, d) })
-	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) })
-	t.Run("keyboard", func(t *testing.T) { testKeyboard(t, b, d) })
-	t.Run("problem", func(t *testing.T) { testProblem(t, b, d) })
 	urls := d.pages(t, b)
 	t.Run("audit", func(t *testing.T) {
 		for _, u := range append(slices.Clone(urls), d.fleet+"alerts/backtest?rule=StageFailureRate&range=15m", d.fleet+"search?q=checkout-agent",
-			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question", d.timeline(t, b)) {
+			d.fleet+"traffic/conversations", d.fleet+"views?of=/alerts", d.fleet+"search?q=question",
+			d.fleet+"explore?measure=cost&by=model&step=5+minutes", d.fleet+"explore/calls_by?by=stage", d.timeline(t, b)) {
 			t.Run(pageName(u), func(t *testing.T) {
 				t.Parallel()
 				p := b.Page(t, pageViews[0])
@@ -106,7 +109,7 @@ func startDemo(t *testing.T) *pagesDemo {
 	})
 	printed := func(pattern string) string {
 		expr := regexp.MustCompile(pattern)
-		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if m := expr.FindStringSubmatch(stderr.String()); m != nil {
 				return m[1]
 			}
@@ -130,7 +133,7 @@ func (d *pagesDemo) pages(t *testing.T, b *browsertest.Browser) []string {
 	p.Open(d.fleet)
 	urls := p.Links("header nav a")
 	for _, kind := range []string{"problem", "conversation"} {
-		for _, from := range slices.Clone(urls) {
+		for _, from := range slices.Backward(slices.Clone(urls)) { // the conversation is one of the problem
 			p.Open(from)
 			if links := p.Links(`main a[href*="/` + kind + `/"]`); len(links) > 0 && answers(t, links[0]) {
 				urls = append(urls, links[0])
@@ -177,9 +180,12 @@ func auditPage(t *testing.T, p *browsertest.Page) {
 	clean(t, p)
 }
 
-// clean checks that the console of a page is empty and that no request has left loopback.
+// clean checks that the page is whole, that its console is empty and that no request has left loopback.
 func clean(t *testing.T, p *browsertest.Page) {
 	t.Helper()
+	if strings.Contains(p.Text("main"), "cannot be shown") {
+		t.Error("a part of the page cannot be rendered")
+	}
 	for _, problem := range p.Problems() {
 		t.Error(problem)
 	}
@@ -339,7 +345,7 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	slack := b.Page(t, pageViews[0])
 	inSlack := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 			slack.Open(d.slack)
 			if strings.Contains(slack.Text("body"), text) {
 				return
@@ -356,7 +362,7 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	shows := func(selector string, texts ...string) {
 		t.Helper()
 		for _, text := range texts {
-			must.Contain(t, p.Text(selector), text, selector)
+			p.Wait(fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", selector, text))
 		}
 	}
 	p.Open(d.fleet + "alerts")
@@ -435,7 +441,7 @@ func testProblem(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.Eval("location.origin + location.pathname", &page)
 	// Rows are stored a moment later.
 	want := []string{"First seen", "Anna assigned it to team-checkout", "Anna says: fixed in 2.4.1", "Anna reopened it: not deployed", "Anna ignored it until"}
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		p.Open(page)
 		got := p.Text("#history")
 		missing := slices.DeleteFunc(slices.Clone(want), func(text string) bool { return strings.Contains(got, text) })

@@ -36,7 +36,7 @@ func (c *alertCluster) command(t *testing.T, u *upProcess, code int, args ...str
 func (c *alertCluster) problem(t *testing.T, u *upProcess, service, state string) problems.Problem {
 	t.Helper()
 	var list []problems.Problem
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		must.Do(t, json.Unmarshal([]byte(c.command(t, u, 0, "problems", "list", "--all", "--service", service, "--format", "json")), &list))
 		if len(list) == 1 && list[0].State == state {
 			return list[0]
@@ -49,7 +49,7 @@ func (c *alertCluster) problem(t *testing.T, u *upProcess, service, state string
 // gone waits until the message about a service lacks a text.
 func (c *alertCluster) gone(t *testing.T, service, text string) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		switch m := c.message(t, service, ""); {
 		case !strings.Contains(string(m.Blocks), text):
 			return
@@ -171,7 +171,7 @@ func TestProblemHistory(t *testing.T) {
 		}
 		return out.String() + complaint.String()
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		err := run(t.Context(), []string{"problems", "show", p.ID()}, nil, io.Discard, io.Discard, func(k string) string { return env[k] })
 		if err == nil {
 			break // the process has read it
@@ -181,7 +181,7 @@ func TestProblemHistory(t *testing.T) {
 	}
 	ask(0, "assign", p.ID(), "bob")
 	ask(0, "ignore", p.ID()[:8], "--note", "known")
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if waiting := must.Get(kv.Values(t.Context(), "action.*"))(t); len(waiting) == 0 {
 			break // they are stored
 		} else if time.Now().After(end) {

@@ -52,8 +52,8 @@ func TestQuestions(t *testing.T) {
 		{"failures_by_stage", "shop,planner,1.1.0,20,10,50,"},
 		{"failures_by_stage", "shop,planner,1.1.1,30,0,0,"},
 		// Since when, and whose change?
-		{"whose_change", "shop,planner,orphan_tool_reply,orphan_tool_reply,"},
-		{"whose_change", ",reject,1.1.0,1.0.0,"},
+		{"whose_change", "1.1.0,1.0.0,"},
+		{"whose_change", ",shop,planner,orphan_tool_reply,orphan_tool_reply,"},
 		// Who is hit?
 		{"affected --by user", "user,78352bae17eb6789,10,70,14,"},
 		{"affected --by tenant", "tenant,globex,10,35,29,0,10"},

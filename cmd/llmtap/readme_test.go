@@ -20,8 +20,9 @@ import (
 
 // readmes are the README and the documents that it links to.
 var readmes = []string{
-	"README.md", "alerts/README.md", "analyzer/rules/README.md", "deploy/README.md", "deploy/measurements.md", "deploy/examples/python/README.md",
-	"ingest/proxy/README.md", "ingest/sdk/README.md", "ingest/sdk/python/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md",
+	"README.md", "alerts/README.md", "analyzer/rules/README.md", "deploy/README.md", "deploy/CONNECT.md", "deploy/DATA.md", "deploy/INTEGRATIONS.md",
+	"deploy/SERVERS.md", "deploy/coding-agents.md", "deploy/measurements.md", "deploy/examples/python/README.md",
+	"ingest/proxy/README.md", "ingest/sdk/README.md", "ingest/sdk/python/README.md", "ingest/sdk/typescript/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md",
 }
 
 // TestReadme checks the blocks between <!-- name: … --> and <!-- /name -->, which are generated from code. With -update it

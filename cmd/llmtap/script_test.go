@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 		go exitWithParent()
 		main()
 	}
+	if len(os.Args) > 1 && (os.Args[1] == runProgramCommand.Name || os.Args[1] == recordCommand.Name || os.Args[1] == lintCommand.Name) {
+		main()
+	}
 	if len(os.Args) > 1 && os.Args[1] == ackingCommand {
 		go exitWithParent()
 		os.Exit(ackingMain())

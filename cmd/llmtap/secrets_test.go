@@ -380,7 +380,7 @@ func (s *secretsTest) overOTLP(k secretKind) {
 func (s *secretsTest) waitStored() {
 	s.Helper()
 	want := uint64(len(secretKinds) * (4 + 3 + 2))
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		res, err := s.c.rows.query(s.Context(), "SELECT count() FROM exchanges_final")
 		switch {
 		case err == nil && res.Rows[0][0].(uint64) >= want && len(s.slack.Messages()) > 0:

@@ -24,7 +24,8 @@ A unique prefix of at least 8 characters is enough as ID.
 --tool shows the calls of a tool with their arguments and replies.
 
 --format body prints the request alone, as JSON. It differs from the sent request
-in redacted values and in the white space between messages.
+in redacted values and in the white space between messages. llmtap lint also reads
+--format jsonl.
 
 --as-test writes a test for the repository of the agent. It runs the agent against
 a provider on loopback that returns the recorded answers of the model, shortened
@@ -39,6 +40,7 @@ possible.`,
   llmtap show order-7781
   llmtap show order-7781 --tool read_cart
   llmtap show order-7781 --format json
+  llmtap show order-7781 --format jsonl | llmtap lint -
   llmtap show 019aa0b0-3c1e --format body | llmtap lint -
   llmtap show 019aa0b0-3c1e --as-test pytest > tests/test_orphan_reply.py
   llmtap show 019aa0b0-3c1e --as-test go > agent/orphan_reply_test.go`,

@@ -85,13 +85,13 @@ func (c *commandTest) waitStored(n int) {
 	must.Do(c.t, c.pub.Flush(c.t.Context()))
 	rows := c.up.rows()
 	defer rows.close()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		res, err := rows.query(c.t.Context(), "SELECT uniqExact(exchange_id) FROM exchanges")
 		if err == nil && res.Rows[0][0].(uint64) >= uint64(n) {
 			return
 		}
 		if time.Now().After(deadline) {
-			c.t.Fatalf("%d exchanges were not stored within a minute: %v %v\n%s", n, res, err, c.up.stderr.String())
+			c.t.Fatalf("%d exchanges were not stored: %v %v\n%s", n, res, err, c.up.stderr.String())
 		}
 	}
 }
@@ -193,6 +193,15 @@ func TestShow(t *testing.T) {
 		t.Error("the key is not redacted")
 	}
 	s.waitStored(s.n)
+
+	// lint reads what show writes as JSON lines, and finds the same fault in the exchange and in its conversation.
+	for id, line := range map[string]string{broken: "1", "fork": "4"} {
+		lines, errs, _ := s.show(id, "--format", "jsonl")
+		out, more, code := runCommand(t, lines, "lint", "-")
+		if code != command.ExitFailed || !strings.Contains(out, "-:"+line+"  openai_chat/openai\n  orphan_tool_reply (rejected with 400): message 3") {
+			t.Errorf("lint of %s: exit code %d\n%s%s%s", id, code, errs, out, more)
+		}
+	}
 
 	for name, c := range map[string]struct {
 		args []string

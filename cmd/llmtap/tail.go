@@ -28,7 +28,7 @@ func runTail(ctx context.Context, c *command.Call) error {
 	t := tail.Tail{Out: c.Stdout, Stderr: c.Stderr}
 	since := c.Parameters.Duration("since", 0, "begin with the last `duration`, such as 10m")
 	t.Values = queries.Values{}
-	query.AddFilters(c, queries.Filters("exchanges"), t.Values)
+	names := query.AddFilters(c, queries.Filters("exchanges"), t.Values)
 	c.Parameters.BoolVar(&t.Failed, "failed", false, "only failed calls")
 	c.Parameters.StringVar(&t.Rule, "rule", "", "only calls with a finding of this `rule` or signal")
 	servers := connect.Flags(c)
@@ -39,6 +39,9 @@ func runTail(ctx context.Context, c *command.Call) error {
 	}
 	if *since < 0 {
 		return command.BadInputf("--since %v is negative", *since)
+	}
+	if err := names(servers.ShapeKey); err != nil {
+		return err
 	}
 	t.JSONL = *format == command.JSONL
 	return servers.WithStore(ctx, func(q rows.Querier) error {

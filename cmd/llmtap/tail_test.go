@@ -16,7 +16,7 @@ import (
 // tailUntil runs llmtap tail on dir until its output contains text, and returns the output.
 func tailUntil(t *testing.T, dir, text string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr lockedBuffer
 	done := make(chan error, 1)

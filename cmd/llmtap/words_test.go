@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-// words are what people read on pages, in help texts and in notifications, and what they would have to guess instead. Names of tables,
+// vocabulary is what people read on pages, in help texts and in notifications, and what they would have to guess instead. Names of tables,
 // columns and paths keep their words.
 //
 //	call          a request to a model and its answer; "LLM call" where a tool call is meant as well
@@ -20,7 +20,7 @@ import (
 //	tool call     what a model asks for; its result is the reply
 //	notification  what people get in Slack or by another receiver
 //	stage         service/stage, or only the service if its calls have no stage
-var words = []struct{ say, not string }{
+var vocabulary = []struct{ say, not string }{
 	{"call", `\bexchanges?\b`},
 	{"without usage", `\bunreported\b`},
 	{"notifications", `\bmessages to people\b`},
@@ -36,7 +36,7 @@ var (
 func TestWords(t *testing.T) {
 	check := func(name, text string) {
 		t.Helper()
-		for _, w := range words {
+		for _, w := range vocabulary {
 			for _, found := range regexp.MustCompile("(?i)"+w.not).FindAllString(text, -1) {
 				t.Errorf("%s: say %s, not %q", name, w.say, found)
 			}

@@ -196,9 +196,9 @@ LIMIT 200`,
 			title: "Reasons that are new in a version", kind: "table", source: clickhouse, width: 24, empty: "none",
 			description: "Causes and root causes that an earlier version of the same stage does not show in the time of the dashboard.",
 			links:       map[string]string{"example": "/exchange/${__value.raw:percentencode}#broken"},
-			query: `SELECT service, stage, reason, argMin(service_version, started_at) AS first_version, min(started_at) AS first_failure, count() AS failed_calls, argMax(exchange_id, started_at) AS example
-FROM (SELECT service, stage, service_version, started_at, exchange_id, {reason} AS reason FROM exchanges_final WHERE ` + rows + ` AND failed)
-GROUP BY service, stage, reason
+			query: `SELECT service, stage, argMin(why, started_at) AS reason, argMin(service_version, started_at) AS first_version, min(started_at) AS first_failure, count() AS failed_calls, argMax(exchange_id, started_at) AS example
+FROM (SELECT service, stage, service_version, started_at, exchange_id, {reason} AS why FROM exchanges_final WHERE ` + rows + ` AND failed)
+GROUP BY service, stage, replaceOne(why, 'probably ', '')
 ORDER BY first_failure DESC
 LIMIT 50`,
 		},

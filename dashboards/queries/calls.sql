@@ -6,20 +6,17 @@
 -- param after = : next of a row, to continue with the row after it
 -- bound prices: price table of the configuration, as JSON
 -- A cost is NULL if the price of the model or the usage of the call is unknown.
+-- The inner statement reads only what it takes to choose the calls, and prices only for an order or a filter by cost.
 WITH
+    {price c.},
     if(known = 0 OR input_tokens IS NULL, NULL, {dollars}) AS dollars,
-    multiIf(
-        {sort:String} = 'seconds', toInt64(duration * 1e6),
-        {sort:String} = 'tokens', input + output,
-        {sort:String} = 'cost', toInt64(ifNull(dollars, 0) * 1e9),
-        {sort:String} = 'messages', toInt64(messages),
-        toUnixTimestamp64Nano(started_at)) AS key
+    {call key} AS key
 SELECT
     started_at,
     service,
     stage,
     service_version,
-    c.model AS model,
+    model,
     status,
     if(root_cause IN ('', 'unknown_no_history'), cause, root_cause) AS cause,
     round(duration, 3) AS seconds,
@@ -30,14 +27,31 @@ SELECT
     tool_calls,
     finish_reason,
     environment,
-    c.provider AS provider,
+    provider,
     user,
     retry,
     conversation_id,
     exchange_id,
     {next key, exchange_id} AS next
-FROM {priced calls}
-WHERE {later key, exchange_id}
-    AND ({cost:Float64} <= 0 OR dollars >= {cost:Float64})
+FROM
+(
+    SELECT
+        *,
+        {tokens}
+    FROM exchanges_final
+    WHERE {filter exchanges ONLY time}
+        AND (toStartOfHour(started_at), service, exchange_id) IN
+        (
+            WITH
+                if(known = 0 OR c.input_tokens IS NULL, NULL, {dollars}) AS dollars,
+                {call key} AS key
+            SELECT toStartOfHour(started_at), service, exchange_id
+            FROM {priced calls IN ORDER}
+            WHERE {later key, exchange_id}
+                AND if({cost:Float64} <= 0, true, dollars >= {cost:Float64})
+            ORDER BY key DESC, exchange_id DESC
+            LIMIT {limit:UInt32}
+        )
+) AS c
 ORDER BY key DESC, exchange_id DESC
 LIMIT 50

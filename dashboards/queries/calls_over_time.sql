@@ -16,8 +16,8 @@ SELECT
     {measures}
 FROM {priced calls}
 WHERE what != ''
-    AND ({cost:Float64} <= 0 OR NOT no_price AND {dollars} >= {cost:Float64})
-    AND ({groups:String} = '' OR has(JSONExtract({groups:String}, 'Array(String)'), what))
+    AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
+    AND if({groups:String} = '', true, has(JSONExtract({groups:String}, 'Array(String)'), what))
 GROUP BY group, time
 ORDER BY group, time
 LIMIT 10000

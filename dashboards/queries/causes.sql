@@ -2,11 +2,13 @@
 -- group Failures
 -- since 1 hour
 -- param cause = : only this cause
--- SDK retries are counted separately, and calls cancelled by the agent are not counted.
+-- SDK retries are counted separately, and calls cancelled by the agent are not counted. known counts how the cause of the failed calls
+-- is known: stated by the answer, inferred from the request, both, guessed from the words of the answer or its status, conflict, none.
 SELECT
     service,
     stage,
     cause,
+    sumMapIf(map(toString(cause_known), toUInt64(1)), {counted}) AS known,
     root_cause,
     countIf({counted}) AS failed_calls,
     {percent failed_calls of sum(failed_calls) OVER ()} AS percent_of_failed,

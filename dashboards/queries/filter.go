@@ -278,7 +278,8 @@ func hasText(column, value string, bind func(string) string) (string, error) {
 		longest := slices.MaxFunc(words, func(a, b string) int { return len(a) - len(b) })
 		indexed = ` AND hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), ` + bind(longest) + ")"
 	}
-	messages := "(SELECT id FROM messages WHERE kind != 'parameters' AND " + stored + indexed + " AND position(lower(body), " + bind(text) + ") > 0)"
+	// A scalar is read once for a statement.
+	messages := "(SELECT arrayJoin((SELECT groupArray(id) FROM messages WHERE kind != 'parameters' AND " + stored + indexed + " AND position(lower(body), " + bind(text) + ") > 0)))"
 	sent := strings.Replace(column, "answer", "exchange_id", 1) + " IN (SELECT exchange_id FROM history WHERE " + stored + " AND message_id IN " + messages + ")"
 	return column + " IN " + messages + " OR " + sent, nil
 }

@@ -5,10 +5,12 @@ import "regexp"
 // fragments are expressions that statements share, so that a number is the same on each page and in each query. A later one may be
 // part of an earlier one.
 //
+//	{call key}        what the parameter sort says of a call, of rows with {tokens} and dollars
 //	{calls by group}  group of a call in the parameter by, of the rows {priced calls} as c
 //	{first failures}  statement: the first version of each cause, and the last clean one
 //	{measures}        measures of the calls of a group
-//	{priced calls}    the calls of the filters with their tokens and their prices
+//	{priced calls}    the calls of the filters with their tokens and their prices; {priced calls IN ORDER} without prices unless these decide the order or are
+//	                  a filter
 //	{step}            step_seconds of the parameter step
 //	{latency 0.95}    seconds that 95% of the successful calls do not exceed, of calls that count; NULL without any. It is exact up
 //	                  to 8,192 calls, the size of ClickHouse's sample.
@@ -16,7 +18,8 @@ import "regexp"
 //	{tokens_per_call} mean of the calls that report their usage; NULL without any
 //	{percent a of b}  as ingest/quantity.Share rounds; NULL of nothing
 //	{counted}         neither a retry of an SDK nor a call that the agent cancelled; neither counts as a call
-//	{reason}          why a call failed: "root cause x", or else "cause x"
+//	{reason}          why a call failed: "root cause x", or else "cause x", or "probably cause x" if that is a guess
+//	{group key}       what the parameter sort says of a group, of {measures}
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules, or that did not read the
 //	                  prompt cache for one of these reasons
 //	{measured}        calls that did not fail with more of a measure than above, or whose answers end as it says
@@ -26,7 +29,7 @@ import "regexp"
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
 //	{model prices}    subquery with known and price of each model of the time range, for a join; without FINAL, because the model of a
-//	                  replaced row only adds a row that nothing joins
+//	                  replaced row only adds a row that nothing joins. The models are a scalar, which ClickHouse reads once for a statement
 //	{tokens}          the tokens of a call for {dollars}
 //	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
 //	{next key, id}    value of the parameter after for the rows that follow this one
@@ -37,25 +40,44 @@ var fragments = []struct {
 	text    string
 }{
 	{regexp.MustCompile(`\{calls by group\}`), `known = 0 OR c.input_tokens IS NULL AS no_price,
-    [multiIf(
-        {by:String} = 'all', 'all calls',
-        {by:String} = 'conversation', conversation_id,
-        {by:String} = 'run', run_id,
-        {by:String} = 'user', user,
-        {by:String} = 'service', toString(service),
-        {by:String} = 'stage', concat(toString(service), if(stage = '', '', '/'), toString(stage)),
-        {by:String} = 'version', concat(toString(service), ' ', toString(service_version)),
-        {by:String} = 'environment', toString(environment),
-        {by:String} = 'provider', toString(c.provider),
-        {by:String} = 'model', toString(c.model),
-        {by:String} = 'status', toString(status),
-        {by:String} = 'cause', if(failed, {reason}, ''),
-        startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
-        '')] AS one,
-    arrayJoin(multiIf(
-        {by:String} = 'tool', arrayMap(t -> toString(t), tools),
-        {by:String} = 'attr', arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes)),
-        one)) AS what`},
+    if({by:String} = 'tool', arrayJoin(arrayMap(t -> toString(t), tools)),
+        if({by:String} = 'attr', arrayJoin(arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes))),
+        if({by:String} = 'all', 'all calls',
+        if({by:String} = 'conversation', conversation_id,
+        if({by:String} = 'run', run_id,
+        if({by:String} = 'user', user,
+        if({by:String} = 'service', toString(service),
+        if({by:String} = 'stage', concat(toString(service), if(stage = '', '', '/'), toString(stage)),
+        if({by:String} = 'version', concat(toString(service), ' ', toString(service_version)),
+        if({by:String} = 'environment', toString(environment),
+        if({by:String} = 'provider', toString(c.provider),
+        if({by:String} = 'model', toString(c.model),
+        if({by:String} = 'status', toString(status),
+        if({by:String} = 'cause', if(failed, {reason}, ''),
+        if(startsWith({by:String}, 'attr.'), attributes[substring({by:String}, 6)],
+        ''))))))))))))))) AS what`},
+	{regexp.MustCompile(`\{call key\}`), `
+        if({sort:String} = 'seconds', toInt64(duration * 1e6),
+        if({sort:String} = 'tokens', input + output,
+        if({sort:String} = 'cost', toInt64(ifNull(dollars, 0) * 1e9),
+        if({sort:String} = 'messages', toInt64(messages),
+        toUnixTimestamp64Nano(started_at)))))`},
+	{regexp.MustCompile(`\{group key\}`), `
+        if({sort:String} = 'calls', toInt64(calls),
+        if({sort:String} = 'failed', toInt64(failed_calls),
+        if({sort:String} = 'failed_percent', toInt64(ifNull(failed_percent, 0) * 10),
+        if({sort:String} = 'conversations', toInt64(conversations),
+        if({sort:String} = 'tokens', toInt64(sum(input) + sum(output)),
+        if({sort:String} = 'input_tokens', toInt64(sum(input)),
+        if({sort:String} = 'cached_tokens', toInt64(sum(cached)),
+        if({sort:String} = 'output_tokens', toInt64(sum(output)),
+        if({sort:String} = 'tool_calls', toInt64(sum(c.tool_calls)),
+        if({sort:String} = 'cost', toInt64(cost * 1e9),
+        if({sort:String} = 'p50', toInt64(ifNull(p50, 0) * 1e6),
+        if({sort:String} = 'p95', toInt64(ifNull(p95, 0) * 1e6),
+        if({sort:String} = 'first_token', toInt64(ifNull(first_token, 0) * 1e6),
+        if({sort:String} = 'seconds', toInt64(seconds * 1e6),
+        toUnixTimestamp64Nano(max(started_at))))))))))))))))`},
 	{regexp.MustCompile(`\{first failures\}`), `WITH
     versions AS
     (
@@ -123,14 +145,16 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     {latency 0.95} AS p95,
     round(quantileOrNullIf(0.95)(first_byte, NOT failed AND stream AND first_byte > 0 AND {counted}), 3) AS first_token,
     round(sum(duration), 3) AS seconds`},
-	{regexp.MustCompile(`\{priced calls\}`), `(
+	{regexp.MustCompile(`\{priced calls( IN ORDER)?\}`), `(
     SELECT
         *,
         {tokens}
     FROM exchanges_final
     WHERE {filter calls}
 ) AS c
-LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`},
+{join prices$1}`},
+	{regexp.MustCompile(`\{join prices IN ORDER\}`), `if({sort:String} = 'cost', {join prices}, if({cost:Float64} <= 0, , {join prices}))`},
+	{regexp.MustCompile(`\{join prices\}`), `LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`},
 	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
     arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,
     greatest(1, if({step:String} = 'auto', auto_step, toUInt32(parseTimeDelta(replaceOne({step:String}, 'auto', '1s'))))) AS step_seconds`},
@@ -139,7 +163,7 @@ LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`}
 	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
 	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},
 	{regexp.MustCompile(`\{counted\}`), "(retry = 0 AND error_type != 'cancelled')"},
-	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat('cause ', toString(cause)), concat('root cause ', toString(root_cause)))"},
+	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat(if(cause_known = 'guessed', 'probably cause ', 'cause '), toString(cause)), concat('root cause ', toString(root_cause)))"},
 	{regexp.MustCompile(`\{hit\}`), `{measure:String} != '' AND {measured}
         OR {measure:String} = '' AND {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)
         OR cache_break != '' AND has(splitByChar(',', {rules:String}), toString(cache_break))
@@ -168,9 +192,11 @@ LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`}
         SELECT provider, model, known, price
         FROM
         (
-            SELECT DISTINCT toString(provider) AS provider, toString(model) AS model
-            FROM exchanges
-            WHERE {filter exchanges ONLY time}
+            SELECT toString(used.1) AS provider, toString(used.2) AS model
+            FROM
+            (
+                SELECT arrayJoin((SELECT groupUniqArray((provider, model)) FROM exchanges WHERE {filter exchanges ONLY time})) AS used
+            )
         )
     )`},
 	{regexp.MustCompile(`\{tokens\}`), `ifNull(input_tokens, 0) AS input,
@@ -178,11 +204,11 @@ LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`}
         ifNull(cached_tokens, 0) AS cached,
         ifNull(cache_written_tokens, 0) AS written,
         ifNull(cache_hour_tokens, 0) AS hour`},
-	{regexp.MustCompile(`\{later (\w+), (\w+)\}`), `({after:String} = '' OR ($1, $2) < (toInt64OrZero(splitByChar(' ', {after:String}, 2)[1]), splitByChar(' ', {after:String}, 2)[2]))`},
+	{regexp.MustCompile(`\{later (\w+), (\w+)\}`), `if({after:String} = '', true, ($1, $2) < (toInt64OrZero(splitByChar(' ', {after:String}, 2)[1]), splitByChar(' ', {after:String}, 2)[2]))`},
 	{regexp.MustCompile(`\{next (\w+), (\w+)\}`), `concat(toString($1), ' ', $2)`},
 	{regexp.MustCompile(`\{price(?: (\w+\.))?\}`), `{prices},
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = ${1}provider) AND ${1}model LIKE p.2, prices) AS known,
-    prices[known] AS price`},
+    arrayMap(p -> (0, 0, p.3, p.4, p.5, p.6, p.7), prices)[known] AS price`},
 	{regexp.MustCompile(`\{prices\}`), `JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64, Float64, Float64))') AS prices`},
 	{regexp.MustCompile(`\{dollars(?: (\w+\.))?\}`), `((${1}input - ${1}cached - ${1}written) * price.3 + ${1}cached * price.4 + (${1}written - ${1}hour) * price.6 + ${1}hour * price.7
         + ${1}output * price.5) / 1e6`},

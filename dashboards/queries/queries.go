@@ -18,6 +18,9 @@ Package queries contains the queries for incidents, one .sql file each. To add a
 {filter TABLE} is replaced by the conditions of the filters that the user sets: service, version, attr and so on, as far as
 the table has them. See filter.go for AS, EXCEPT and ONLY, and fragments.go for {counted}, {latency 0.95} and others.
 
+An if whose condition depends on a parameter alone, such as if({by:String} = 'user', user, stage), is replaced by the branch
+that the parameter chooses (fold.go).
+
 Parameters are only passed as bound parameters of ClickHouse, {name:Type}. A parameter of type DateTime64 is parsed by
 ParseTime. If it is empty, the time range has no end, because agents' clocks may be fast and their newest calls must not
 be missed.
@@ -230,7 +233,7 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 			return "", nil, fmt.Errorf("query %s has no parameter %q; %s", q.Name, n, suggest(n, names))
 		}
 	}
-	sql, err = Filter(q.SQL, given, params)
+	sql, err = Filter(fold(q.SQL, params), given, params)
 	return sql, params, err
 }
 

@@ -69,12 +69,12 @@ FROM
     SELECT *, countIf(rule_id != '') OVER (PARTITION BY service, stage, failed_with_cause) AS explained
     FROM
     (
-        SELECT service, stage, failed_with_cause, rule_id, root_cause, severity, first_version, last_clean_version, since_when, newest, failed_calls,
-            findings, conversations, versions_with_it, first_exchange_id
+        SELECT first_version, last_clean_version, since_when, service, stage, failed_with_cause, rule_id, root_cause, severity, failed_calls, findings,
+            conversations, newest, versions_with_it, first_exchange_id
         FROM findings_of_rules
         UNION ALL
-        SELECT toString(service), toString(stage), toString(cause), '', toString(root_cause), '', toString(first_version), toString(last_clean_version), first_seen,
-            last_seen, failed_calls, 0, 0, versions, first_exchange_id
+        SELECT toString(first_version), toString(last_clean_version), first_seen, toString(service), toString(stage), toString(cause), '', toString(root_cause), '',
+            failed_calls, 0, 0, last_seen, versions, first_exchange_id
         FROM
         (
             {first failures}

@@ -4,7 +4,10 @@ package stored
 
 import (
 	"cmp"
+	"fmt"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
 // An Exchange is one stored exchange without its messages.
@@ -88,4 +91,15 @@ func (f Finding) Verdict() string {
 	default:
 		return f.Severity
 	}
+}
+
+// Guessed returns why calls failed, in words, with the number of these calls of which it is a guess.
+func Guessed(why string, guessed, failed int64) string {
+	switch {
+	case guessed <= 0:
+		return why
+	case guessed >= failed:
+		return "probably " + why
+	}
+	return fmt.Sprintf("%s (guessed for %s of %s)", why, quantity.Count(guessed), quantity.Plural(failed, "call"))
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,9 +24,7 @@ func TestBuild(t *testing.T) {
 		got := map[string]string{}
 		source := func(_ context.Context, sql string, given map[string]string) (*Table, error) {
 			over, by := over, by
-			for name, value := range given {
-				got[name] = value
-			}
+			maps.Copy(got, given)
 			if strings.Contains(sql, "change over time") {
 				return over, nil
 			}

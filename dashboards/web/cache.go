@@ -90,6 +90,8 @@ const (
 	maxBreaks = 12
 	// unlikely is the probability below which a version without a break is called clean of it.
 	unlikely = 0.05
+	// fewCalls show no rate.
+	fewCalls = 20
 )
 
 // cacheSection is the section about prompt caches; it is empty if no answer says what was read from one.
@@ -118,11 +120,11 @@ func (s store) cache(ctx context.Context, v *View, byVersion bool) (*cacheReport
 	}
 	if byVersion {
 		out.Versions = cacheVersions(rows)
-		out.Verdict = out.sentence(nil)
+		out.Verdict = out.sentence()
 		return out, nil
 	}
 	out.Breaks = cacheBreaks(v, rows)
-	out.Verdict = out.sentence(out.Breaks)
+	out.Verdict = out.sentence()
 	if n := len(out.Breaks); n > maxBreaks {
 		out.More, out.Breaks = n-maxBreaks, out.Breaks[:maxBreaks]
 	}
@@ -130,7 +132,7 @@ func (s store) cache(ctx context.Context, v *View, byVersion bool) (*cacheReport
 }
 
 // sentence says how much of what could be read was read, and what costs most.
-func (c *cacheReport) sentence(breaks []cacheBreak) string {
+func (c *cacheReport) sentence() string {
 	if c.Reusable == 0 {
 		return fmt.Sprintf("%s of %s were read from the cache. No earlier prompt is known that could have been read instead.",
 			quantity.Share(c.Cached, c.Input), quantity.Plural(c.Input, "input token"))
@@ -141,11 +143,15 @@ func (c *cacheReport) sentence(breaks []cacheBreak) string {
 		return text
 	}
 	text += fmt.Sprintf(" The other %s cost %s", quantity.Count(c.Missed), c.extra())
-	if len(breaks) > 0 {
-		text += "; the largest part because " + breaks[0].Why
-		if breaks[0].LastClean != "" {
-			text += ", since " + breaks[0].FirstVersion
+	if len(c.Breaks) > 0 {
+		text += "; the largest part because " + c.Breaks[0].Why
+		if c.Breaks[0].LastClean != "" {
+			text += ", since " + c.Breaks[0].FirstVersion
 		}
+	}
+	if len(c.Versions) > 1 {
+		most := slices.MinFunc(c.Versions, func(a, b cacheVersion) int { return worse(&a.cacheUse, &b.cacheUse) })
+		text += "; the largest part in " + cmp.Or(most.Version, "calls without a version") + " of " + most.Service + ", because " + most.Why
 	}
 	return text + "."
 }
@@ -230,12 +236,16 @@ func cacheBreaks(v *View, rows []stored.Row) []cacheBreak {
 	return out
 }
 
-// daily returns the cost of a day at the rate since the first call, or since a sixth of the time range if that is longer.
+// daily returns the cost of a day at the rate since the first call, as the alert does. A few calls have no rate: theirs is that since a
+// sixth of the time range, if that is longer.
 func (b *cacheBreak) daily(v *View) string {
 	if b.Cost == 0 {
 		return "–"
 	}
-	since := max(v.To.Sub(b.firstAt), v.To.Sub(v.From)/6)
+	since := max(v.To.Sub(b.firstAt), time.Minute)
+	if b.Calls < fewCalls {
+		since = max(since, v.To.Sub(v.From)/6)
+	}
 	return dollars(b.Cost / since.Hours() * 24)
 }
 

@@ -49,8 +49,10 @@ func TestCacheSection(t *testing.T) {
 
 	body := page("/?service=checkout-agent&stage=planner", cacheRows())
 	wantAll(t, body, "71% of the tokens that could be read from the cache were: 961,000 of 1,354,000. The other 393,000 cost over $0.97 more; the largest part because the system prompt changed (time), since 2.5.0.",
-		"<td>The system prompt changed (time)</td><td>checkout-agent/planner</td>", "since <code>2.5.0</code> <small>last clean <code>2.4.0</code></small>",
-		`<b>$0.95</b></td><td class="n">$68.40</td><td class="n">380,000</td>`, // 20 minutes are a 72nd of a day
+		"<td>The system prompt changed (time)</td>", `<td>checkout-agent/planner</td>
+<td>since <code>2.5.0</code> <small>last clean <code>2.4.0</code></small></td>
+<td class="n">380,000</td>`,
+		`<b>$0.95</b></td><td class="n">$68.40</td>`, // 20 minutes are a 72nd of a day
 		`<a href="/exchange/e-first?service=checkout-agent&amp;stage=planner">first call</a>`, "/exchange/e-worst", "The provider no longer had it <small>not avoidable</small>", "price unknown",
 		"Reusable tokens that were read 0%", "19,000 missed tokens")
 	if i, j := strings.Index(body, "price unknown"), strings.Index(body, "no longer had it <small>"); i < j {
@@ -58,8 +60,9 @@ func TestCacheSection(t *testing.T) {
 	}
 
 	body = page("/versions", cacheRows())
-	wantAll(t, body, `<td>checkout-agent <code>2.5.0</code></td><td class="n"><a href="/traffic/calls?service=checkout-agent&amp;version=2.5.0">40</a></td><td class="n">0%</td><td class="n">0%</td><td class="n">380,000</td><td class="n">$0.95</td><td>The system prompt changed (time)</td>`,
-		`<code>2.4.0</code></td><td class="n"><a href="/traffic/calls?service=checkout-agent&amp;version=2.4.0">102</a></td><td class="n">94%</td><td class="n">99%</td><td class="n">10,000</td>`, `<code>none</code>`)
+	wantAll(t, body, `<td>checkout-agent <code>2.5.0</code></td><td class="n">0%</td><td class="n">$0.95</td><td>The system prompt changed (time)</td><td class="n">380,000</td><td class="n">0%</td><td class="n"><a href="/traffic/calls?service=checkout-agent&amp;version=2.5.0">40</a></td>`,
+		"; the largest part in 2.5.0 of checkout-agent, because the system prompt changed (time).",
+		`<code>2.4.0</code></td><td class="n">99%</td>`, `<td class="n">10,000</td><td class="n">94%</td><td class="n"><a href="/traffic/calls?service=checkout-agent&amp;version=2.4.0">102</a></td>`, `<code>none</code>`)
 	if strings.Index(body, "2.5.0") > strings.Index(body, "2.4.0") {
 		t.Error("the newest version is not the first")
 	}

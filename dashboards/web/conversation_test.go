@@ -68,7 +68,7 @@ func (f fakeConversation) Exchange(_ context.Context, id string) (*Exchange, err
 	f1 := Finding{
 		Finding: stored.Finding{
 			Rule: "orphan_tool_reply", Severity: "reject", Status: 400, Message: f.messages - 2, Summary: hostile, RootCause: hostile, Evidence: hostile, Fix: hostile,
-			FirstVersion: hostile, LastClean: hostile, Code: hostile + ":7 " + hostile, AnswerCode: "core/agent.py:145 Agent.run",
+			FirstVersion: hostile, LastClean: hostile, CleanCalls: 618, Code: hostile + ":7 " + hostile, AnswerCode: "core/agent.py:145 Agent.run",
 		},
 		Diff: []DiffLine{{"-", "tool_calls[0].id", hostile}, {"+", hostile, hostile}}, Pairs: []DiffLine{{"", "", hostile}},
 	}

@@ -140,6 +140,7 @@ type fleetProblems struct {
 	Worst []problemRow
 	Now   int // problems that fire, and people are notified of them
 	Open  int
+	Idle  bool   // there was no call in the last hour
 	URL   string // of the list of all
 }
 
@@ -155,6 +156,8 @@ func (s *fleetPage) fleetNow(ctx context.Context, v *View) (*fleetProblems, erro
 		return nil, err
 	}
 	out := &fleetProblems{fleetNow: now, URL: v.With(problemsPath)}
+	series, err := s.tallies.read(ctx, "sum(increase(llmtap_calls_total"+selector(v.params)+"[1h]))", v.Now, v.Now, time.Minute)
+	out.Idle = err == nil && sum(series) == 0
 	if s.problems == nil {
 		return out, nil
 	}
@@ -215,8 +218,11 @@ type totals struct {
 	Calls, Failed, Input, Output, Unpriced, Conversations int64
 	Cost, Median, Slow                                    float64
 	Before                                                *totals
-	Tallies                                               bool // from the tallies, because ClickHouse does not answer
+	Tallies                                               string // why the numbers are from the tallies, see downText; "": they are not
 }
+
+// Priced reports whether the cost of a call is known.
+func (t *totals) Priced() bool { return t.Calls > t.Unpriced }
 
 func (s *fleetPage) totals(ctx context.Context, v *View) (*totals, error) {
 	now, err := s.totalsOf(ctx, v)
@@ -255,7 +261,7 @@ func (s *fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*t
 	if !down(err) {
 		return nil, err
 	}
-	t := &totals{Tallies: true}
+	t := &totals{Tallies: downText(err)}
 	for name, to := range map[string]*int64{"llmtap_calls_total": &t.Calls, "llmtap_failed_calls_total": &t.Failed} {
 		expr := fmt.Sprintf("sum(increase(%s%s[%ds]))", name, selector(v.params), int(v.To.Sub(v.From).Seconds()))
 		series, failed := s.tallies.read(ctx, expr, v.To, v.To, time.Minute)
@@ -274,6 +280,14 @@ func (s *fleetPage) totalsByTallies(ctx context.Context, v *View, err error) (*t
 // down reports whether err means that ClickHouse does not answer, so that other sources are of help.
 func down(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// downText returns err, for which down is true, as a sentence about ClickHouse.
+func downText(err error) string {
+	if errors.Is(err, ErrNoStore) {
+		return strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": ") + "."
+	}
+	return "ClickHouse does not answer."
 }
 
 var errNoTallies = errors.New("this process does not read the tallies")
@@ -393,7 +407,7 @@ func (s *fleetPage) causes(ctx context.Context, v *View) (any, error) {
 		return nil, err
 	}
 	if c := s.causesByTallies(ctx, v); c != nil {
-		return map[string]any{"Chart": c, "Tallies": true}, nil
+		return map[string]any{"Chart": c, "Tallies": downText(err)}, nil
 	}
 	return nil, err
 }
@@ -422,11 +436,19 @@ func (s *fleetPage) causesByTallies(ctx context.Context, v *View) *Chart {
 
 // A reason is why a call failed.
 type reason struct {
-	Kind string // root cause, or cause if it is not known
+	Kind string // root cause, or cause if it is not known, or probably cause if that is a guess
 	ID   string
 }
 
 func (r reason) String() string { return strings.TrimSpace(r.Kind + " " + r.ID) }
+
+// short returns r without what kind of reason it is.
+func (r reason) short() string {
+	if strings.HasPrefix(r.Kind, "probably ") {
+		return "probably " + r.ID
+	}
+	return r.ID
+}
 
 // reasonOf returns the reason of calls with a cause and a root cause, as {reason} in statements.
 func reasonOf(cause, rootCause string) reason {

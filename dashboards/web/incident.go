@@ -328,6 +328,7 @@ type callCounts struct {
 	From              string // in words: the time that is counted
 	What              string // happened to the calls
 	Hit, Calls, Since int64
+	Guessed           int64 // of Hit, calls of which the cause is a guess
 	First, Last       Time
 	Trend             string // whether it is over, in words
 	Missing           string // why numbers are missing
@@ -367,7 +368,7 @@ func (s incidentPage) counts(ctx context.Context, x *incident) (callCounts, erro
 		return out, nil
 	}
 	r := rows[0]
-	out.Hit, out.Calls, out.Since = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since")
+	out.Hit, out.Calls, out.Since, out.Guessed = r.Int64("hits"), r.Int64("calls"), r.Int64("calls_since"), r.Int64("guessed")
 	out.First, out.Last = v.At(r.Time("first_hit")), v.At(r.Time("last_hit"))
 	if v.Live() && x.measured == nil && !x.ofCache() {
 		out.Trend = trend(out.Hit, out.Calls, out.Since, v.Now.Sub(out.Last.T))
@@ -405,6 +406,7 @@ func (s incidentPage) now(ctx context.Context, x *incident) (*incidentNow, error
 		if err == nil && out.Hit == 0 {
 			out.Class = "ok"
 		}
+		out.Why = stored.Guessed(out.Why, out.Guessed, out.Hit)
 		return out, err
 	}
 	return out, nil
@@ -442,7 +444,7 @@ func (s incidentPage) timeline(ctx context.Context, x *incident) (any, error) {
 		if !down(err) || len(x.Rules) > 0 || !s.timelineByTallies(ctx, x, c) {
 			return nil, err
 		}
-		return map[string]any{"Chart": c, "Tallies": true}, nil
+		return map[string]any{"Chart": c, "Tallies": downText(err)}, nil
 	}
 	hits := ChartSeries{Name: x.Hit(), Class: "c1", Values: make([]float64, len(c.Starts))}
 	others := ChartSeries{Name: "Other calls", Class: "c6", Values: make([]float64, len(c.Starts))}

@@ -125,6 +125,12 @@ func TestIncident(t *testing.T) {
 	f("/incident/a1?why=other", http.StatusOK, `cause=other&amp;`, ">10 calls</a>")
 	f("/incident?service=shop&stage=planner&why=dropped", http.StatusOK, "shop/planner: 6 calls of 10 (60%) failed with cause <code>dropped</code>", "Words.")
 	f("/incident", http.StatusOK, "All services: 6 calls of 10")
+	for guessed, want := range map[uint64]string{6: "</b> Probably words.", 2: "</b> Words (guessed for 2 of 6 calls)."} {
+		rows := incidentRows("rows")
+		rows["how many calls were there"] = table("calls", uint64(10), "hits", uint64(6), "first_hit", testNow, "last_hit", testNow, "guessed", guessed)
+		_, body = get(newIncidentTest(t, fakeSource{rows: rows}, "words"), "/incident?service=shop&stage=planner&why=server_error")
+		wantAll(t, body, want)
+	}
 	f("/incident/unknown", http.StatusNotFound, "alert unknown not found")
 }
 

@@ -9,7 +9,7 @@ import (
 // maxDepth is the maximum depth that a timeline shows.
 const maxDepth = 4
 
-// An agentCalls is the time of the calls of one agent: of a service, a conversation, and a span of its own tracing.
+// An agentCalls is the time of the calls of one agent: of a service, a conversation, and a trace and span of its own tracing.
 type agentCalls struct {
 	name  string
 	time  Span
@@ -17,23 +17,23 @@ type agentCalls struct {
 }
 
 // A nesting finds out which agents called others. Spans say which calls belong together, but not which span is the parent of another:
-// an agent is nested in those that began before its first call and ended after its last.
+// an agent is nested in those of its trace that began before its first call and ended after its last.
 type nesting struct {
 	calls  []agentCall
-	agents map[[4]string]*agentCalls
+	agents map[[5]string]*agentCalls
 }
 
 // An agentCall is a call, and whose it is.
 type agentCall struct {
 	exchange string
-	key      [4]string
+	key      [5]string
 }
 
 // add adds a call, a row of the statement timeline.
 func (n *nesting) add(r stored.Row, s Span) {
-	key := [4]string{r.Text("of_service"), r.Text("conversation"), r.Text("of_agent"), r.Text("span")}
+	key := [5]string{r.Text("of_service"), r.Text("conversation"), r.Text("of_agent"), r.Text("span"), r.Text("trace")}
 	if n.agents == nil {
-		n.agents = map[[4]string]*agentCalls{}
+		n.agents = map[[5]string]*agentCalls{}
 	}
 	n.calls = append(n.calls, agentCall{r.Text("exchange"), key})
 	a, ok := n.agents[key]
@@ -46,8 +46,11 @@ func (n *nesting) add(r stored.Row, s Span) {
 
 // indent sets the depth of lines.
 func (n *nesting) indent(lines []timelineLine) {
-	for _, a := range n.agents {
-		for _, b := range n.agents {
+	for k, a := range n.agents {
+		for in, b := range n.agents {
+			if trace := k[4]; trace == "" || in[4] != trace {
+				continue
+			}
 			if b.time.From.Before(a.time.From) && b.time.To.After(a.time.To) && a.depth < maxDepth {
 				a.depth++
 			}

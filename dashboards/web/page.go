@@ -239,6 +239,9 @@ func (s *site) execute(out *bytes.Buffer, name string, data any) {
 		s.logger.Error("cannot render a part of a page", "template", name, "error", err)
 		out.WriteString(`<p class="problem">This part of the page cannot be shown; the log of llmtap has the reason.</p>`)
 	}
+	labelled := labelCells(out.Bytes()[n:])
+	out.Truncate(n)
+	out.Write(labelled)
 }
 
 // write writes a page without sections.

@@ -126,7 +126,7 @@ const (
 type versionLines struct {
 	Lines   []*versionLine
 	Step    string // time of a bar
-	Tallies bool   // from the tallies, because ClickHouse does not answer
+	Tallies string // see totals.Tallies
 	Omitted int
 }
 
@@ -175,7 +175,7 @@ func (s incidentPage) versions(ctx context.Context, x *incident) (*versionLines,
 		if !down(err) || !s.versionsByTallies(ctx, x, c, line) {
 			return nil, err
 		}
-		out.Tallies = true
+		out.Tallies = downText(err)
 	}
 	for _, r := range rows {
 		l := line(r.Text("version"), r.Time("time"))

@@ -148,7 +148,7 @@ func TestProblemWithoutClickHouse(t *testing.T) {
 	h := newProblemTest(t, fakeSource{err: fmt.Errorf("dial: %w", ErrUnavailable)}, &fakeProblems{list: []Problem{p}})
 	_, body := get(h, "/problem/p1")
 	wantAll(t, body, "New; assigned to Bea", "dial: not available", "<b>Anna</b> assigned it to Bea", "Older lines are missing", "Earlier alerts are missing", "StageFailureRate", "First seen in version",
-		"counts of the event stream, of the last hours", "Conversations, users, tenants, tokens and money are unknown while ClickHouse does not answer", "at most 4 in")
+		"counts of the event stream, of the last hours", "Conversations, users, tenants, tokens and money are unknown without ClickHouse", "at most 4 in")
 }
 
 func TestProblemIsHarmless(t *testing.T) {
@@ -213,7 +213,7 @@ func TestProblems(t *testing.T) {
 	o := fakeSource{}.options()
 	o.Problems, o.Firing = &f, func(context.Context) ([]Alert, error) { return nil, nil }
 	_, body = get(handler(t, o), "/")
-	wantAll(t, body, "Nothing is wrong.", "1 problem of before is still open", "quiet for")
+	wantAll(t, body, `class="verdict plain"><b>1 problem is still open.</b> No alert fires now.`, "quiet for")
 }
 
 // Links to an alert lead to its problem, also after it is over.

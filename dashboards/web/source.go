@@ -10,6 +10,9 @@ import (
 // ErrUnavailable is wrapped by errors of sources that do not answer now, for example because ClickHouse is down.
 var ErrUnavailable = errors.New("not available")
 
+// ErrNoStore is wrapped by errors of a collector that has no ClickHouse. Their texts say how to add it.
+var ErrNoStore = errors.New("there is none on this machine")
+
 // ErrNotFound is wrapped by errors about an id that no source knows.
 var ErrNotFound = errors.New("not found")
 

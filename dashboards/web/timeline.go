@@ -120,7 +120,10 @@ func (s timelinePage) load(ctx context.Context, v *View) (*timeline, error) {
 		}
 		out.Lines = append(out.Lines, l)
 	}
-	out.Money = cents(out.Cost)
+	out.Money = "–"
+	if out.Unpriced < out.Calls+out.Retries {
+		out.Money = cents(out.Cost)
+	}
 	out.Cut = out.Calls+out.Retries >= 500
 	if id := v.Get("conversation"); id != "" {
 		out.Conversation = idURL("conversation", id)
@@ -178,16 +181,18 @@ func (t *timeline) draw(spans []Span) {
 		}
 		l.X, l.W = float64(starts[i])*scale, max(2, float64(spans[i].To.Sub(spans[i].From))*scale)
 		l.Wait *= l.W
-		l.After = "+" + took(spans[i].From.Sub(spans[0].From))
+		if after := spans[i].From.Sub(spans[0].From); after > 0 {
+			l.After = "+" + took(after)
+		}
 		lines = append(lines, l)
 	}
 	t.Lines = lines
 }
 
-// took returns a time in words, a short one exactly.
+// took returns a time in words, a short one exactly; – if it is not known.
 func took(d time.Duration) string {
 	if d < 10*time.Second {
-		return quantity.Latency(d.Seconds())
+		return latency(d.Seconds())
 	}
 	return quantity.Span(d)
 }

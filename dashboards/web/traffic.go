@@ -85,7 +85,7 @@ func (s trafficPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	l := &trafficList{traffic: t, exploration: &exploration{Query: q, View: p.View}}
 	if t.by == "user" {
-		l.Warning = s.noUserKey
+		l.NoKey = s.noUserKey
 	}
 	if s.exported(w, r, p, l) {
 		return
@@ -111,16 +111,16 @@ func (s trafficPage) exported(w http.ResponseWriter, r *http.Request, p *page, l
 type trafficList struct {
 	traffic
 	*exploration
-	Head    []trafficColumn
-	Rows    [][]cell
-	Warning string   // what readers of the list should know
-	Empty   string   // why there are no rows
-	Next    string   // URL of the next page, if there is one
-	First   string   // URL of the first page, unless this is it
-	Chart   *Chart   // of the first groups
-	Note    string   // on the chart
-	names   []string // of the groups
-	at      []int    // index of each column of Head in the result
+	Head  []trafficColumn
+	Rows  [][]cell
+	NoKey string   // what is missing if hashes of users have no key
+	Empty string   // why there are no rows
+	Next  string   // URL of the next page, if there is one
+	First string   // URL of the first page, unless this is it
+	Chart *Chart   // of the first groups
+	Note  string   // on the chart
+	names []string // of the groups
+	at    []int    // index of each column of Head in the result
 }
 
 // A trafficColumn is a column of the list.
@@ -293,10 +293,12 @@ func (l *trafficList) write(c *cell, r stored.Row, name string, isNumber bool) {
 	}
 	first := &c.Parts[0]
 	switch {
+	case name == "cost" && l.by != "" && r.Int64("unpriced") >= r.Int64("calls"), name == "input_tokens" && r.Int64(name) == 0:
+		first.Text = "–" // not known
 	case name == "cost":
 		first.Text = cents(r.Float(name))
 	case name == "main_reason" || name == "group" && l.by == "cause":
-		first.Text = parseReason(first.Text).ID
+		first.Text = parseReason(first.Text).short()
 	case name == "failed_percent":
 		first.Text += "%"
 	case slices.Contains([]string{"seconds", "p50", "p95", "first_token"}, name):
@@ -431,6 +433,7 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	delete(values, "after")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
+	q.SQL = "SELECT group, of_service, calls FROM (\n" + q.SQL + ")" // the other measures are not computed then
 	t, err := s.run(ctx, q, values, v.Now)
 	if err != nil {
 		http.Error(w, readable(err), http.StatusServiceUnavailable)

@@ -42,6 +42,8 @@ func TestTraffic(t *testing.T) {
 	by := &Table{Columns: []Column{{"group", "String"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"main_reason", "String"}, {"last_call", "DateTime64"}, {"next", "String"}}, Rows: [][]any{{"c/1", uint64(1030), uint64(7), "root cause x", testNow, "1 c/1"}}}
 	f("/traffic/conversations?range=6h", by, `href="/timeline?conversation=c%2F1&amp;range=6h"`, `href="/traffic/calls?conversation=c%2F1&amp;failed=yes&amp;range=6h"`, "1,030")
 	f("/traffic/users", by, `href="/traffic/calls?user=c%2F1"`)
+	by.Rows[0][0], by.Rows[0][3] = "probably cause x", "probably cause x"
+	f("/traffic/users", by, "probably x")
 	resp, _ := get(newTest(t, fakeSource{}, ""), "/traffic/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown list")
 }
@@ -144,9 +146,10 @@ func TestTimeline(t *testing.T) {
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "of nothing")
 }
 
-// An agent that another one called is indented below it, with its tools; calls of one agent that each have a span of their own are not.
+// An agent that another one called is indented below it, with its tools; calls of one agent that each have a span of their own are not,
+// nor is an agent without the trace.
 func TestNesting(t *testing.T) {
-	columns := []Column{{"kind", "String"}, {"name", "String"}, {"began", "DateTime64"}, {"seconds", "Float64"}, {"exchange", "String"}, {"conversation", "String"}, {"of_service", "String"}, {"of_agent", "String"}, {"span", "String"}}
+	columns := []Column{{"kind", "String"}, {"name", "String"}, {"began", "DateTime64"}, {"seconds", "Float64"}, {"exchange", "String"}, {"conversation", "String"}, {"of_service", "String"}, {"of_agent", "String"}, {"span", "String"}, {"trace", "String"}}
 	rows := &Table{Columns: columns}
 	for i, r := range [][]any{
 		{"call", "plan", "e1", "c1", "shop", "buyer", "s1"},
@@ -154,18 +157,23 @@ func TestNesting(t *testing.T) {
 		{"call", "search", "e2", "c2", "catalog", hostile, "s2"},
 		{"tool", "find", "e2", "c2", "", "", ""},
 		{"call", "rank", "e3", "c3", "ranker", "", "s3"},
+		{"call", "chat", "e7", "c4", "other", "", ""},
 		{"call", "search", "e4", "c2", "catalog", hostile, "s2"},
 		{"call", "plan", "e5", "c1", "shop", "buyer", "s1"},
 		{"call", "last", "e6", "c1", "shop", "buyer", "s4"},
 	} {
-		rows.Rows = append(rows.Rows, append([]any{r[0], r[1], testNow.Add(time.Duration(i-20) * time.Second), 0.5}, r[2:]...))
+		trace := "t1"
+		if r[6] == "" {
+			trace = ""
+		}
+		rows.Rows = append(rows.Rows, append([]any{r[0], r[1], testNow.Add(time.Duration(i-20) * time.Second), 0.5}, append(r[2:], trace)...))
 	}
 	_, body := get(newTest(t, fakeSource{rows: map[string]*Table{"In which order did": rows}}, ""), "/timeline?run=r1")
 	var got []string
 	for _, m := range regexp.MustCompile(`<tr class="(\w+ d\d)">`).FindAllStringSubmatch(body, -1) {
 		got = append(got, m[1])
 	}
-	must.Equal(t, strings.Join(got, ", "), "call d0, tool d0, call d1, tool d1, call d2, call d1, call d0, call d0", "depths")
+	must.Equal(t, strings.Join(got, ", "), "call d0, tool d0, call d1, tool d1, call d2, call d0, call d1, call d0, call d0", "depths")
 	must.Equal(t, strings.Count(body, "<small>ranker</small>"), 1, "names of the agent")
 	harmless(t, body)
 }

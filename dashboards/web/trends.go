@@ -46,6 +46,16 @@ func column(name string) func(stored.Row, float64) float64 {
 	}
 }
 
+// lasting is column without zeros: a call that took no time did not say how long it took.
+func lasting(name string) func(stored.Row, float64) float64 {
+	return func(r stored.Row, minutes float64) float64 {
+		if v := column(name)(r, minutes); v > 0 {
+			return v
+		}
+		return math.NaN()
+	}
+}
+
 func tokens(v float64) string { return quantity.Plural(int64(math.Round(v)), "token") }
 
 // percentile is the usual line of measures of calls.
@@ -57,7 +67,7 @@ func percentile(name string) []curveLine {
 var allTrends = []curve{
 	{"calls", "Calls a minute", "", []curveLine{{"", "c3", callsPerMinute}}, measure, 1},
 	{"", "Failed calls", "percent", []curveLine{{"", "c1", failedShare}}, percentText, 1},
-	{"duration", "Latency", "seconds", []curveLine{{"95% of calls take at most", "c3", column("slow")}, {"half of them", "c6", column("median")}}, quantity.Latency, 1},
+	{"duration", "Latency", "seconds", []curveLine{{"95% of calls take at most", "c3", lasting("slow")}, {"half of them", "c6", lasting("median")}}, quantity.Latency, 1},
 	{"input_tokens", "Input tokens of a call", "", percentile("many_input"), tokens, 1},
 	{"output_tokens", "Output tokens of a call", "", percentile("many_output"), tokens, 1},
 	{"spend", "Cost an hour", "dollars", []curveLine{{"", "c3", costPerHour}}, dollars, 60},
@@ -65,7 +75,7 @@ var allTrends = []curve{
 
 // problemTrends are further curves, which are shown on the page of a problem.
 var problemTrends = []curve{
-	{"first_token", "Time to the first token", "seconds", []curveLine{{"95% of streamed calls take at most", "c3", column("slow_first_token")}}, quantity.Latency, 1},
+	{"first_token", "Time to the first token", "seconds", []curveLine{{"95% of streamed calls take at most", "c3", lasting("slow_first_token")}}, quantity.Latency, 1},
 	{"history", "Messages of a request", "", percentile("many_messages"), func(v float64) string { return quantity.Plural(int64(math.Round(v)), "message") }, 1},
 }
 

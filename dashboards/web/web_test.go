@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -126,8 +127,11 @@ func get(h http.Handler, path string, edit ...func(*http.Request)) (*http.Respon
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	b, _ := io.ReadAll(w.Result().Body)
-	return w.Result(), string(b)
+	return w.Result(), cellLabel.ReplaceAllString(string(b), "")
 }
+
+// cellLabel is what labelCells adds, which has a test of its own.
+var cellLabel = regexp.MustCompile(` data-label="[^"]*"`)
 
 func stageRows() map[string]*Table {
 	return map[string]*Table{"worst_version": {
@@ -283,4 +287,16 @@ func TestHostileVersionsToolsProviders(t *testing.T) {
 		}
 		harmless(t, body)
 	}
+}
+
+// The first page says of a cause that is a guess that it is one; its links lead to the calls with the cause.
+func TestGuess(t *testing.T) {
+	table := func(column string, row ...any) *Table {
+		return &Table{Columns: []Column{{column, "String"}, {"time", "DateTime64"}, {"n", "UInt64"}, {"calls", "UInt64"}, {"failed_calls", "UInt64"}, {"reason_calls", "UInt64"}}, Rows: [][]any{row}}
+	}
+	_, body := get(newTest(t, fakeSource{rows: map[string]*Table{
+		"Which causes made calls fail": table("why", "probably cause server_error", testNow.Add(-time.Minute), uint64(3), uint64(0), uint64(0), uint64(0)),
+		"Which stages hurt most":       table("reason", "probably cause server_error", testNow, uint64(0), uint64(9), uint64(3), uint64(3)),
+	}}, ""), "/")
+	wantAll(t, body, "probably cause server_error", `probably cause <a href="/incident?why=server_error"><code>server_error</code></a> <small>3</small>`)
 }

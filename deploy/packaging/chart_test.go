@@ -261,6 +261,7 @@ func TestChart(t *testing.T) {
 	}
 	refused("nats: {url: 'nats://x'}", "set both nats.url and clickhouse.dsn")
 	refused("replicas: 2", "additional properties 'replicas' not allowed")
+	refused("config: {slack: {chanel: '#oncall'}}", "additional properties 'chanel' not allowed")
 	refused("nats: {url: localhost}", "does not match pattern")
 	refused("roles: {analyze: {replicas: two}}", "want integer")
 }

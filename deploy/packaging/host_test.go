@@ -20,15 +20,19 @@ import (
 func TestCompose(t *testing.T) {
 	need(t, "docker-compose", "docker-compose")
 	dir := filepath.Join(t.TempDir(), "deploy", "docker")
-	for _, name := range []string{"compose.yaml", "llmtap.yaml", "nats.conf", "secrets.sh"} {
+	for _, name := range []string{"compose.yaml", "llmtap.yaml", "nats.conf", "prometheus.yml", "secrets.sh"} {
 		write(t, filepath.Join(dir, name), read(t, "deploy/docker/"+name), 0o700)
 	}
-	run(t, []string{"LLMTAP=" + llmtap(t), "NATS_DIR=" + filepath.Join(dir, "secrets", "nats")}, filepath.Join(dir, "secrets.sh"), "checkout-agent", "search-agent")
-	env := must.Get(os.ReadFile(filepath.Join(dir, ".env")))(t)
-	again := run(t, []string{"LLMTAP=" + llmtap(t), "NATS_DIR=" + filepath.Join(dir, "secrets", "nats")}, filepath.Join(dir, "secrets.sh"), "checkout-agent")
-	if after, err := os.ReadFile(filepath.Join(dir, ".env")); err != nil || !bytes.Equal(after, env) {
-		t.Errorf("a second run replaces passwords: %v\n%s", err, again)
+	secrets := func(env ...string) string {
+		return run(t, append(env, "LLMTAP="+llmtap(t), "NATS_DIR="+filepath.Join(dir, "secrets", "nats")), filepath.Join(dir, "secrets.sh"), "checkout-agent")
 	}
+	file := func(name string) string { return string(must.Get(os.ReadFile(filepath.Join(dir, name)))(t)) }
+	elsewhere := func() string { secrets("LLMTAP_HOST=llmtap.internal"); return file(".env") }()
+	must.Contain(t, elsewhere, "@nats:4222\nAGENTS_BIND=0.0.0.0\n", "for agents on other machines")
+	must.Contain(t, file("secrets/nats/checkout-agent.env"), "@llmtap.internal:4222\n", "for agents on other machines")
+	secrets()
+	must.Equal(t, file(".env"), strings.Replace(elsewhere, "AGENTS_BIND=0.0.0.0\n", "", 1), "another run replaces passwords, or forgets where agents are")
+	must.Contain(t, file("secrets/nats/checkout-agent.env"), "@127.0.0.1:4222\n", "for agents on this machine")
 	if st, err := os.Stat(filepath.Join(dir, "secrets")); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("other users of the host can read secrets: %v, %v", st.Mode(), err)
 	}
@@ -38,6 +42,7 @@ func TestCompose(t *testing.T) {
 		Services map[string]struct {
 			Volumes     []string
 			ReadOnly    bool     `json:"read_only"`
+			MemLimit    any      `json:"mem_limit"`
 			SecurityOpt []string `json:"security_opt"`
 			Ports       []string
 			Environment map[string]string
@@ -45,10 +50,10 @@ func TestCompose(t *testing.T) {
 		Secrets map[string]struct{ File string }
 	}
 	must.Do(t, yaml.Unmarshal([]byte(text), &c))
-	for _, name := range []string{"llmtap", "nats", "clickhouse", "grafana"} {
+	for _, name := range []string{"llmtap", "nats", "clickhouse", "prometheus", "grafana"} {
 		s, ok := c.Services[name]
-		if !ok || len(s.SecurityOpt) == 0 {
-			t.Errorf("no service %s, or it may gain privileges", name)
+		if !ok || len(s.SecurityOpt) == 0 || s.MemLimit == nil {
+			t.Errorf("no service %s, or it may gain privileges or take all memory", name)
 		}
 		for _, p := range s.Ports {
 			if !strings.HasPrefix(p, "127.0.0.1:") {

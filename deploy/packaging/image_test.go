@@ -174,7 +174,7 @@ func freeAddress(t *testing.T) string {
 func await(t *testing.T, ended <-chan error, url string) {
 	t.Helper()
 	last := ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			t.Fatalf("llmtap ended: %v", err)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	releaseVersion = "v0.0.1-test"
+	releaseVersion = "v0.0.1-rc.1"
 	llmtapModule   = "github.com/llmtap/llmtap"
 	hookModule     = llmtapModule + "/ingest/sdk/go"
 )
@@ -56,14 +56,9 @@ func main() {
 // TestModules releases the commit that is checked out to a module proxy of files, and gets the hook and installs llmtap from
 // there as a stranger does: without a checkout, workspace or replacement.
 func TestModules(t *testing.T) {
-	in := func(dir string, env []string, args ...string) string {
-		return run(t, env, "env", append([]string{"-C", dir}, args...)...)
-	}
+	in := func(dir string, env []string, args ...string) string { return runIn(t, dir, env, args...) }
 	dir := t.TempDir()
-	repo := filepath.Join(dir, "repo")
-	run(t, nil, "git", "clone", "--quiet", top, repo)
-	identity := []string{"GIT_AUTHOR_NAME=release", "GIT_AUTHOR_EMAIL=release@localhost", "GIT_COMMITTER_NAME=release", "GIT_COMMITTER_EMAIL=release@localhost"}
-	in(repo, identity, "deploy/packaging/release.sh", releaseVersion)
+	repo := released(t)
 	proxy := filepath.Join(dir, "proxy")
 	publish(t, proxy, repo, llmtapModule, "")
 	publish(t, proxy, repo, hookModule, "ingest/sdk/go")
@@ -93,6 +88,22 @@ func TestModules(t *testing.T) {
 		t.Errorf("version: %s", out)
 	}
 	in(home, stranger, llmtap, "rules", "orphan_tool_reply")
+}
+
+// released returns a clone in which the commit that is checked out is released.
+func released(t *testing.T) string {
+	t.Helper()
+	repo := filepath.Join(t.TempDir(), "repo")
+	run(t, nil, "git", "clone", "--quiet", top, repo)
+	identity := []string{"GIT_AUTHOR_NAME=release", "GIT_AUTHOR_EMAIL=release@localhost", "GIT_COMMITTER_NAME=release", "GIT_COMMITTER_EMAIL=release@localhost"}
+	runIn(t, repo, identity, "deploy/packaging/release.sh", releaseVersion)
+	return repo
+}
+
+// runIn returns the output of a command in the directory dir, which must succeed.
+func runIn(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	return run(t, env, "env", append([]string{"-C", dir}, args...)...)
 }
 
 // publish adds the module in the folder subdir of the tagged release to the proxy.

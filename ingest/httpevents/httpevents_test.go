@@ -252,7 +252,7 @@ func TestNATSDown(t *testing.T) {
 	}
 	r.idle()
 	r.startNATS()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if a = r.post("application/json", payload); a.status == 200 {
 			break
 		}
@@ -324,7 +324,7 @@ func TestNATSHangs(t *testing.T) {
 	}
 	g.Wait()
 	s.mu.Unlock()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if a := r.post("application/x-ndjson", payload(0)); a.status == 200 {
 			break
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -72,7 +71,7 @@ func New(cfg Config) (*Server, error) {
 // prepare reads the files of the configuration and checks that the port is free.
 func (s *Server) prepare() (err error) {
 	if !s.cfg.AllowAll {
-		if s.own, err = ownToken(s.cfg.Dir); err != nil {
+		if s.own, err = secret.Make("the token of this machine's llmtap", TokenFile(s.cfg.Dir)); err != nil {
 			return err
 		}
 	}
@@ -88,19 +87,6 @@ func (s *Server) prepare() (err error) {
 	// nats-server would only log that the port is in use.
 	s.cfg.Port, err = freePort(s.cfg.Host, max(s.cfg.Port, 0))
 	return err
-}
-
-// ownToken returns the token in dir, and creates it if there is none. Only the user who runs the server can read it.
-func ownToken(dir string) (string, error) {
-	token, err := secret.Read("", "the token of this machine's llmtap", TokenFile(dir))
-	if !errors.Is(err, fs.ErrNotExist) {
-		return token, err
-	}
-	token, _ = secret.NewToken()
-	if err := os.WriteFile(TokenFile(dir), []byte(token+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("store the token of this machine's llmtap: %w", err)
-	}
-	return token, nil
 }
 
 // TokenFile returns the file with the token with which the llmtap of this machine may do everything on a server with this directory.

@@ -13,8 +13,8 @@
 //
 // Bodies are forwarded unchanged in both directions, without waiting for the end of a body. Memory is limited by the
 // hook, whatever the size of a body. Streams are flushed after each write. When the client disconnects, the call to
-// the provider is canceled. Authorization and other headers with keys are forwarded but not captured. Callers are not
-// affected if NATS is down.
+// the provider is canceled; the rest of an error response is still read, for at most 5 seconds. Authorization and other
+// headers with keys are forwarded but not captured. Callers are not affected if NATS is down.
 //
 // The proxy removes hop-by-hop headers, forwarding headers and X-Llmtap-* headers, and limits Accept-Encoding to
 // gzip, the encoding that it decodes.

@@ -9,6 +9,7 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +21,9 @@ import (
 
 // refusedTimeout is the maximum time to read the rest of a refused request.
 const refusedTimeout = 5 * time.Second
+
+// unreadTimeout is the maximum time to read an error response whose client has left.
+const unreadTimeout = 5 * time.Second
 
 // A Proxy forwards requests to upstreams and publishes the exchanges. It is an http.Handler, safe for concurrent use.
 type Proxy struct {
@@ -102,8 +106,23 @@ func (p *Proxy) Close() error {
 // A call is a request being forwarded. The goroutine of its handler owns it.
 type call struct {
 	upstream *upstream
-	path     string // escaped path relative to the upstream's path
-	code     string // value of the metric's label code
+	path     string      // escaped path relative to the upstream's path
+	code     string      // value of the metric's label code
+	refused  atomic.Bool // by the upstream
+}
+
+// upstreamContext returns the context of the call to the upstream, which ends when the client leaves. If the upstream has answered with
+// an error, it ends unreadTimeout later: the text is the evidence, and clients that retry leave without reading it.
+func (c *call) upstreamContext(client context.Context) context.Context {
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(client), callKey{}, c))
+	context.AfterFunc(client, func() { // also when the handler returns
+		if c.refused.Load() {
+			time.AfterFunc(unreadTimeout, cancel)
+			return
+		}
+		cancel()
+	})
+	return ctx
 }
 
 type callKey struct{}
@@ -129,7 +148,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.m.duration.WithLabelValues(up.name).Observe(time.Since(start).Seconds())
 		p.m.inFlight.Dec()
 	}()
-	ctx := llmtap.WithCaller(context.WithValue(r.Context(), callKey{}, c), p.caller(r))
+	ctx := llmtap.WithCaller(c.upstreamContext(r.Context()), p.caller(r))
 	r = r.WithContext(ctx)
 	limitBody(w, r, bodyTimeout)
 	if _, ok := r.Header["Upgrade"]; ok {
@@ -157,7 +176,9 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 
 // recordStatus records the class of the response status.
 func recordStatus(resp *http.Response) error {
-	callOf(resp.Request.Context()).code = strconv.Itoa(resp.StatusCode/100) + "xx"
+	c := callOf(resp.Request.Context())
+	c.code = strconv.Itoa(resp.StatusCode/100) + "xx"
+	c.refused.Store(resp.StatusCode >= 400)
 	return nil
 }
 

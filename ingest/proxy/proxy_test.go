@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -222,6 +224,41 @@ func TestCancelled(t *testing.T) {
 	if _, s := r.exchange(t); s.Status != 200 || s.Error != "context canceled" {
 		t.Errorf("response %+v", s.Event)
 	}
+}
+
+// The error of a provider is recorded although its client leaves before it comes; one that never ends is cancelled.
+func TestRefusedUnread(t *testing.T) {
+	f := func(ends bool) {
+		t.Helper()
+		left := make(chan struct{})
+		r := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusBadRequest)
+			w.(http.Flusher).Flush()
+			<-left
+			time.Sleep(100 * time.Millisecond) // a proxy that gives up has done so
+			io.WriteString(w, `{"error":{"message":"bad"}}`)
+			if w.(http.Flusher).Flush(); !ends {
+				<-r.Context().Done()
+			}
+		}), nil)
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			context.AfterFunc(req.Context(), func() { close(left) })
+			r.ServeHTTP(w, req)
+		}))
+		defer front.Close()
+		r.url = front.URL
+		ctx, cancel := context.WithCancel(t.Context())
+		resp := must.Get(r.client.Do(r.request(t, http.MethodPost, chat, "{}").WithContext(ctx)))(t)
+		cancel()
+		resp.Body.Close()
+		_, s := r.exchange(t)
+		if s.Status != 400 || string(s.Body) != `{"error":{"message":"bad"}}` || (s.Error == "") != ends {
+			t.Errorf("response %d %q %q", s.Status, s.Body, s.Error)
+		}
+	}
+	f(true)
+	f(false)
 }
 
 func TestUpstreamDown(t *testing.T) {

@@ -2,7 +2,9 @@
 package secret
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 )
@@ -20,6 +22,20 @@ func Read(value, key, file string) (string, error) {
 	s := strings.TrimSpace(string(b))
 	if s == "" {
 		return "", fmt.Errorf("%s %s is empty", key, file)
+	}
+	return s, nil
+}
+
+// Make returns the secret in file, and creates it if there is none. Only the user of the process can read it. name is that of the
+// secret, used in error messages.
+func Make(name, file string) (string, error) {
+	s, err := Read("", name, file)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	s, _ = NewToken()
+	if err := os.WriteFile(file, []byte(s+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("store %s: %w", name, err)
 	}
 	return s, nil
 }

@@ -1,20 +1,27 @@
 // Package slowtest marks the tests that take more than ten seconds, or more than five of the processor, so that go test ./... takes
-// minutes and not a quarter of an hour. CI runs the marked tests by name, see .ci/run.
+// minutes and not a quarter of an hour. They run with the flag -slow, or with LLMTAP_SLOW=1 in the environment, as in CI: Go keeps the
+// results of tests with variables, but not of those with flags that it does not know.
 package slowtest
 
 import (
 	"flag"
+	"os"
 	"syscall"
 	"testing"
 	"time"
 )
 
-var slow = flag.Bool("slow", false, "run the slow tests too")
+var slow = flag.Bool("slow", false, "run the slow tests too, as with LLMTAP_SLOW=1")
 
-// Skip skips the test unless the flag -slow is set.
+// wanted reads the variable in the test: of one that is read earlier, Go would not know.
+func wanted() bool {
+	return *slow || os.Getenv("LLMTAP_SLOW") != ""
+}
+
+// Skip skips the test unless slow tests are wanted.
 func Skip(t *testing.T) {
 	t.Helper()
-	if !*slow {
+	if !wanted() {
 		t.Skip("SKIPPED without -slow")
 	}
 }
@@ -27,10 +34,10 @@ func SkipShort(t *testing.T, why string) {
 	}
 }
 
-// Tenth returns n with the flag -slow, and a tenth of n without.
+// Tenth returns n if slow tests are wanted, and else a tenth of n.
 func Tenth(t *testing.T, n int) int {
 	t.Helper()
-	if *slow {
+	if wanted() {
 		return n
 	}
 	return n / 10

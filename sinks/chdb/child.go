@@ -97,11 +97,15 @@ func runChild(reports *reporter) error {
 		return fmt.Errorf("inherit socket: %w", err)
 	}
 
+	ready := func() { reports.send(report{Ready: true}) }
+	if !isLibrary(cfg.Library) {
+		return runProgram(stop, cfg, ln, ready)
+	}
 	lib, err := engine.Load(cfg.Library)
 	if err != nil {
 		return err
 	}
-	configFile, err := writeEngineConfig(cfg)
+	configFile, err := writeEngineConfig(cfg, 0)
 	if err != nil {
 		return err
 	}
@@ -110,16 +114,20 @@ func runChild(reports *reporter) error {
 	if err != nil {
 		return err
 	}
+	connect := func() (*engine.Conn, error) { return lib.Connect(path) }
+	if err := checkEngine(connect); err != nil {
+		return err
+	}
 	server, err := initEngine(base)
 	if err != nil {
 		return err
 	}
 	handler := httpd.New(httpd.Config{
 		Password: cfg.Password, ReaderPassword: cfg.ReaderPassword, MaxConcurrentQueries: cfg.MaxConcurrentQueries, Server: server,
-		Connect: func() (*engine.Conn, error) { return lib.Connect(path) },
+		Connect: connect,
 		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
 	})
-	if err := serve(stop, ln, handler, func() { reports.send(report{Ready: true}) }); err != nil {
+	if err := serve(stop, ln, handler, ready); err != nil {
 		return err // returns without closing the engine, because statements are still running
 	}
 	handler.Close()

@@ -1,21 +1,36 @@
 package chdb
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/xml"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"text/template"
+
+	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
-// configXML is the configuration of the engine. The library does not open any ports. Pools and caches are sized for a
+// configXML is the configuration of the engine. The library does not open any ports; the program opens one. Pools and caches are sized for a
 // machine that also runs everything else. Because background_pool_size is below its default, the three merge thresholds
 // after it must be set as well.
 var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
   <!-- Written at every start. -->
   <timezone>UTC</timezone>
   <users_config>{{xml .UsersFile}}</users_config>
+{{- if .Port}}
+  <listen_host>127.0.0.1</listen_host>
+  <http_port>{{.Port}}</http_port>
+  <path>{{xml .Data}}/</path>
+  <tmp_path>{{xml .Data}}/tmp/</tmp_path>
+  <user_files_path>{{xml .Data}}/user_files/</user_files_path>
+  <format_schema_path>{{xml .Data}}/format_schemas/</format_schema_path>
+  <logger><level>warning</level><console>1</console></logger>
+  <max_concurrent_queries>{{.MaxConcurrentQueries}}</max_concurrent_queries>
+  <shutdown_wait_unfinished>{{.Grace}}</shutdown_wait_unfinished>
+{{- end}}
   <max_server_memory_usage>{{.MemoryLimit}}</max_server_memory_usage>
   <mark_cache_size>{{.CacheSize}}</mark_cache_size>
   <index_mark_cache_size>{{.CacheSize}}</index_mark_cache_size>
@@ -35,22 +50,32 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
 </clickhouse>
 `))
 
-// usersXML defines the only user, who has all rights on tables, but no rights on sources (files, URLs, other servers)
-// and access management.
+// usersXML defines the user who has all rights on tables, but no rights on sources (files, URLs, other servers) and access
+// management. Package httpd checks the passwords before the library sees a statement; the program checks them itself, and knows the
+// user who may only read. Older programs do not know the settings of threads.
 var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
-  <!-- Written at every start. The password is checked before the engine sees a statement. -->
+  <!-- Written at every start. -->
   <profiles>
     <default>
       <max_memory_usage>{{.QueryMemory}}</max_memory_usage>
+{{- if not .Port}}
       <!-- Otherwise every statement runs on one thread: by default, a second one requires gigabytes of free memory. -->
       <max_threads_min_free_memory_per_thread>0</max_threads_min_free_memory_per_thread>
       <max_insert_threads_min_free_memory_per_thread>0</max_insert_threads_min_free_memory_per_thread>
+{{- end}}
     </default>
+{{- if .Port}}
+    <{{.Reader}}><readonly>2</readonly></{{.Reader}}>
+{{- end}}
   </profiles>
   <quotas><default></default></quotas>
   <users>
     <default>
+{{- if .Port}}
+      <password_sha256_hex>{{.PasswordHash}}</password_sha256_hex>
+{{- else}}
       <password></password>
+{{- end}}
       <networks><ip>::/0</ip></networks>
       <profile>default</profile>
       <quota>default</quota>
@@ -59,6 +84,15 @@ var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<c
         <query>GRANT {{xml .}} ON *.*</query>{{end}}
       </grants>
     </default>
+{{- if .Port}}
+    <{{.Reader}}>
+      <password_sha256_hex>{{.ReaderHash}}</password_sha256_hex>
+      <networks><ip>::/0</ip></networks>
+      <profile>{{.Reader}}</profile>
+      <quota>default</quota>
+      <grants><query>GRANT SHOW, SELECT ON *.*</query></grants>
+    </{{.Reader}}>
+{{- end}}
   </users>
 </clickhouse>
 `))
@@ -74,14 +108,18 @@ var xmlFuncs = template.FuncMap{"xml": func(s string) (string, error) {
 	return b.String(), err
 }}
 
-// writeEngineConfig writes config.xml and users.xml into the directory and returns the path of config.xml.
-func writeEngineConfig(cfg childConfig) (string, error) {
+// writeEngineConfig writes config.xml and users.xml into the directory and returns the path of config.xml. port is that of the
+// program; 0: for the library.
+func writeEngineConfig(cfg childConfig, port int) (string, error) {
 	values := struct {
-		UsersFile                                        string
-		MemoryLimit, QueryMemory, CacheSize, MinFreeDisk int64
-		Grants                                           []string
+		UsersFile, Data, Reader, PasswordHash, ReaderHash string
+		MemoryLimit, QueryMemory, CacheSize, MinFreeDisk  int64
+		Port, MaxConcurrentQueries, Grace                 int
+		Grants                                            []string
 	}{
-		UsersFile:   filepath.Join(cfg.Dir, "users.xml"),
+		UsersFile: filepath.Join(cfg.Dir, "users.xml"), Data: filepath.Join(cfg.Dir, "data"), Port: port,
+		Reader: httpd.Reader, PasswordHash: passwordHash(cfg.Password), ReaderHash: passwordHash(cfg.ReaderPassword),
+		MaxConcurrentQueries: cfg.MaxConcurrentQueries, Grace: int((childGrace / 2).Seconds()),
 		MemoryLimit: cfg.MemoryLimit,
 		QueryMemory: cfg.MemoryLimit / 4 * 3, // a single statement must leave room for merges
 		CacheSize:   cfg.MemoryLimit / 16,
@@ -99,4 +137,10 @@ func writeEngineConfig(cfg childConfig) (string, error) {
 		}
 	}
 	return file, nil
+}
+
+// passwordHash returns the value of password_sha256_hex.
+func passwordHash(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	return hex.EncodeToString(sum[:])
 }

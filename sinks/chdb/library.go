@@ -2,11 +2,13 @@ package chdb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +24,8 @@ const libraryEnv = "LLMTAP_LIBCHDB"
 // An npmPackage contains the library for one platform. integrity is npm's checksum of the package's tarball.
 type npmPackage struct{ name, integrity string }
 
-// npmPackages maps GOOS/GOARCH to a package. Other platforms require LLMTAP_LIBCHDB, because the checksums of their
-// packages are not known.
+// npmPackages maps GOOS/GOARCH to a package. On other platforms, whose checksums are not known, llmtap uses a ClickHouse that is
+// there.
 var npmPackages = map[string]npmPackage{
 	"linux/amd64": {"@chdb/lib-linux-x64-gnu", "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw=="},
 }
@@ -34,55 +36,111 @@ type LibraryConfig struct {
 	Progress func(line string) // receives progress messages of an installation; may be nil
 }
 
-// FindLibrary returns the path of libchdb: the file in LLMTAP_LIBCHDB or else the library in the cache. If the library
-// is missing, FindLibrary installs it with the npm client (178 MB). If several processes call it concurrently, only one
-// installs the library.
+// places are where chDB's installer and Homebrew put the library: update_libchdb.sh of chdb-io/chdb and binding.go of
+// chdb-io/chdb-go v1.11.0, as of September 2026. The name is libchdb.so on macOS, too.
+var places = []string{"/usr/local/lib/libchdb.so", "/opt/homebrew/lib/libchdb.dylib"}
+
+// program is the name of ClickHouse's own program, which runs as a server where there is no library.
+const program = "clickhouse"
+
+// ErrNone means that this machine has no ClickHouse that could be embedded, and llmtap knows none to install.
+var ErrNone = errors.New("there is no ClickHouse on this machine")
+
+// HowToAdd is the command that adds a ClickHouse, for a sentence.
+const HowToAdd = "curl -sL https://lib.chdb.io | bash"
+
+// FindLibrary returns the path of the ClickHouse to use, the first of presentLibraries. If there is none, FindLibrary installs the
+// library with the npm client (178 MB), or returns ErrNone. If several processes call it concurrently, only one installs the
+// library.
 func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
-	path, err := PresentLibrary(cfg)
-	if path != "" || err != nil {
-		return path, err
+	found, err := findLibraries(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	return found[0], nil
+}
+
+func findLibraries(ctx context.Context, cfg LibraryConfig) ([]string, error) {
+	found, err := presentLibraries(cfg)
+	if len(found) > 0 || err != nil {
+		return found, err
 	}
 	if cfg.Progress == nil {
 		cfg.Progress = func(string) {}
 	}
 	dir, err := cfg.dir()
 	if err != nil {
-		return "", noLibrary(err)
+		return nil, noLibrary(err)
 	}
-	if path, err = install(ctx, dir, npmPackages[runtime.GOOS+"/"+runtime.GOARCH], cfg.Progress); err != nil {
-		return "", noLibrary(err)
+	path, err := install(ctx, dir, npmPackages[runtime.GOOS+"/"+runtime.GOARCH], cfg.Progress)
+	if err != nil {
+		return nil, noLibrary(err)
 	}
-	return path, nil
+	return []string{path}, nil
 }
 
-// PresentLibrary is like FindLibrary, but does not install the library. If the library is missing, it returns "" if the
-// npm client can install it, and otherwise an error.
-func PresentLibrary(cfg LibraryConfig) (string, error) {
+// presentLibraries returns the paths of each ClickHouse of this machine that can be embedded, the preferred one first: the file in
+// LLMTAP_LIBCHDB and nothing else, or the library in the cache; where npm cannot install that, the library where its own installer
+// puts it, and the program clickhouse. If there is none, it returns an error, unless the npm client can install the library.
+func presentLibraries(cfg LibraryConfig) ([]string, error) {
 	if path := os.Getenv(libraryEnv); path != "" {
 		path, err := filepath.Abs(path)
 		if err != nil {
-			return "", fmt.Errorf("find libchdb: %w", err)
+			return nil, fmt.Errorf("find libchdb: %w", err)
 		}
-		if st, err := os.Stat(path); err != nil || st.IsDir() {
-			return "", fmt.Errorf("find libchdb: %s is %s, which is not a file", libraryEnv, path)
+		if !isFile(path) {
+			return nil, fmt.Errorf("find libchdb: %s is %s, which is not a file", libraryEnv, path)
 		}
-		return path, nil
+		return []string{path}, nil
 	}
 	dir, err := cfg.dir()
 	if err != nil {
-		return "", noLibrary(err)
+		return nil, noLibrary(err)
 	}
 	pkg, known := npmPackages[runtime.GOOS+"/"+runtime.GOARCH]
 	if path, ok := cached(dir, pkg); ok {
-		return path, nil
+		return []string{path}, nil
 	}
-	if !known {
-		return "", noLibrary(fmt.Errorf("no package is known for %s/%s", runtime.GOOS, runtime.GOARCH))
+	err = fmt.Errorf("no package is known for %s/%s", runtime.GOOS, runtime.GOARCH)
+	if known {
+		if _, err := exec.LookPath("npm"); err == nil {
+			return nil, nil
+		}
+		err = errNoNPM
 	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		return "", noLibrary(errNoNPM)
+	var found []string
+	for _, path := range places {
+		if isFile(path) {
+			found = append(found, path)
+		}
 	}
-	return "", nil
+	if path, err := exec.LookPath(program); err == nil {
+		found = append(found, path)
+	}
+	if len(found) == 0 {
+		return nil, noLibrary(fmt.Errorf("%w: %w", ErrNone, err))
+	}
+	return found, nil
+}
+
+// PresentLibrary is like FindLibrary, but does not install the library. It returns "" if the npm client can install it.
+func PresentLibrary(cfg LibraryConfig) (string, error) {
+	found, err := presentLibraries(cfg)
+	if len(found) == 0 {
+		return "", err
+	}
+	return found[0], nil
+}
+
+// isLibrary reports whether path is a library, and not the program clickhouse.
+func isLibrary(path string) bool {
+	name := filepath.Base(path)
+	return strings.Contains(name, ".so") || strings.HasSuffix(name, ".dylib")
+}
+
+func isFile(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && !st.IsDir()
 }
 
 // dir returns the directory for libraryVersion in the cache.
@@ -99,8 +157,8 @@ func (c LibraryConfig) dir() (string, error) {
 
 // noLibrary returns err with the possible solutions.
 func noLibrary(err error) error {
-	return fmt.Errorf("get libchdb %s, the embedded ClickHouse: %w; either install npm (Node.js) and try again, or set %s to a libchdb.so of this "+
-		"version, or use a ClickHouse server: clickhouse.dsn or LLMTAP_CLICKHOUSE_DSN", libraryVersion, err, libraryEnv)
+	return fmt.Errorf("get libchdb %s, the embedded ClickHouse: %w; run %s, or install npm (Node.js) on linux/amd64, or put the program clickhouse "+
+		"on the PATH, or set %s to a libchdb.so, or use a ClickHouse server: clickhouse.dsn or LLMTAP_CLICKHOUSE_DSN", libraryVersion, err, HowToAdd, libraryEnv)
 }
 
 // cached returns the path of the library in dir if its marker is valid. The marker contains the checksum of the tarball

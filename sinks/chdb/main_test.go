@@ -18,6 +18,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if library := os.Getenv(standInEnv); library != "" {
+		if err := standIn(library); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	RunChild()
 	if dir := os.Getenv(parentEnv); dir != "" {
 		parentMain(dir)

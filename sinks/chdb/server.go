@@ -40,8 +40,8 @@ type Server struct {
 // startTimeout bounds the first start. Loading a large directory takes seconds, not minutes.
 const startTimeout = 2 * time.Minute
 
-// Start installs the library if it is missing, starts the child, and returns once the child has answered a query. ctx
-// applies only to the start.
+// Start installs the library if it is missing, starts the child, and returns once the child has answered a query. If this machine has
+// several ClickHouses and the first does not start, Start tries the next. ctx applies only to the start.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check ClickHouse configuration: %w", err)
@@ -52,16 +52,31 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Progress == nil {
 		cfg.Progress = func(string) {}
 	}
-	library, err := FindLibrary(ctx, LibraryConfig{CacheDir: cfg.CacheDir, Progress: cfg.Progress})
+	found, err := findLibraries(ctx, LibraryConfig{CacheDir: cfg.CacheDir, Progress: cfg.Progress})
 	if err != nil {
 		return nil, err
 	}
+	m := newMetrics(cfg.Registerer)
+	var errs []error
+	for _, library := range found {
+		s, err := startWith(ctx, cfg, library, m)
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrInUse) {
+			return s, err
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", library, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// startWith starts a server with this library or program.
+func startWith(ctx context.Context, cfg Config, library string, m *metrics) (*Server, error) {
 	ctx, stopTimer := context.WithTimeout(ctx, startTimeout)
 	defer stopTimer()
 	s, err := newServer(ctx, cfg, library)
 	if err != nil {
 		return nil, err
 	}
+	s.metrics = m
 	cfg.Progress("starting ClickHouse")
 	ready := make(chan error, 1)
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -116,7 +131,6 @@ func newServer(ctx context.Context, cfg Config, library string) (*Server, error)
 	if err = s.lock.announce(owner{PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second), DSN: s.dsn}); err != nil {
 		return nil, err
 	}
-	s.metrics = newMetrics(cfg.Registerer)
 	return s, nil
 }
 

@@ -14,7 +14,10 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
 // stopTimeout is the maximum time for a child to exit. The child's own limit, childGrace, is shorter.
@@ -84,6 +87,9 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 			_ = cmd.Process.Kill()
 		case err := <-exited:
 			_ = stdin.Close()
+			if !isLibrary(s.config.Library) { // a program that outlived its child would keep the lock of the directory
+				_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			}
 			<-read
 			return exitError(err, failed, output.last())
 		}
@@ -138,7 +144,7 @@ func (s *Server) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("X-ClickHouse-Key", s.config.Password)
+	req.SetBasicAuth(httpd.User, s.config.Password)
 	tr := &http.Transport{DisableKeepAlives: true}
 	defer tr.CloseIdleConnections()
 	resp, err := tr.RoundTrip(req)

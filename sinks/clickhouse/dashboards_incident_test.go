@@ -101,13 +101,13 @@ func TestFewCleanCalls(t *testing.T) {
 		b.Findings[i].CleanCalls = 2
 	}
 	must.Do(t, s.Write(t.Context(), b))
-	want := "rule_id=orphan_tool_reply first_version=1.5.0 last_clean_version="
+	want := "first_version=1.5.0 last_clean_version= rule_id=orphan_tool_reply"
 	got, _, _ := strings.Cut(pick(runQuery(t, s, "whose_change", nil, nil), want), "\n")
 	must.Equal(t, got, want, "whose_change")
 	b.Findings = nil // the failures alone
 	fresh := open(t)
 	must.Do(t, fresh.Write(t.Context(), b))
-	want = "failed_with_cause=orphan_tool_reply rule_id= first_version=1.5.0 last_clean_version= failed_calls=10"
+	want = "first_version=1.5.0 last_clean_version= failed_with_cause=orphan_tool_reply rule_id= failed_calls=10"
 	must.Contain(t, pick(runQuery(t, fresh, "whose_change", nil, nil), want), want, "without findings")
 }
 
@@ -123,8 +123,8 @@ func TestWhoseChange(t *testing.T) {
 		}
 	}
 	must.Do(t, s.Write(t.Context(), b))
-	want := `rule_id=orphan_tool_reply severity=reject first_version=1.5.0 last_clean_version=1.4.0
-rule_id=tool_content_not_string severity=style first_version= last_clean_version=`
+	want := `first_version=1.5.0 last_clean_version=1.4.0 rule_id=orphan_tool_reply severity=reject
+first_version= last_clean_version= rule_id=tool_content_not_string severity=style`
 	must.Equal(t, pick(runQuery(t, s, "whose_change", map[string]string{"service": "trips"}, nil), want), want, "whose_change")
 	for i := range b.Findings { // nothing is remembered
 		b.Findings[i].FirstVersion, b.Findings[i].LastClean, b.Findings[i].CleanCalls = "", "", 0

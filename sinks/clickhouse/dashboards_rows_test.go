@@ -25,6 +25,7 @@ func incident() *sinks.Batch {
 		e := &b.Exchanges[i]
 		at := begin.Add(time.Duration(i) * 30 * time.Second)
 		e.StartedAt, e.StoredAt = at, at.Add(time.Second)
+		b.Contents[i].SeenAt, b.History[i].SeenAt = at, at
 		e.Labels.Service, e.Labels.Stage, e.Labels.ServiceVersion = "trips", "planner", "1.4.0"
 		e.Conversation = fmt.Sprintf("conv-%d", i)
 		e.Status, e.Failed, e.Cause, e.CauseKnown, e.CauseClass, e.RootCause, e.ErrorText = 200, false, "", "", "", "", ""
@@ -42,7 +43,7 @@ func incident() *sinks.Batch {
 		f.ExchangeVersion = e.Labels.ServiceVersion
 		if i >= 20 && i%2 == 0 {
 			e.InputTokens, e.CachedTokens, e.OutputTokens, e.CacheReported, e.Cache = 0, 0, 0, false, promptcache.Verdict{} // unknown
-			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
+			e.Status, e.Failed, e.Cause, e.CauseKnown, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "both", "tool_calls_dropped_on_save", "bad request"
 			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
 			if i == 30 { // from a partition that saw it first in a later version
 				f.FirstVersion, f.LastClean = "1.5.1", "1.5.0"

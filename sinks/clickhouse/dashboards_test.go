@@ -37,14 +37,14 @@ service=trips stage=planner calls=10 failed_calls=0 failed_percent=0 main_cause=
 service=trips stage=planner calls=10 failed_calls=5 failed_percent=50 main_cause=orphan_tool_reply
 service=trips stage=planner calls=9 failed_calls=5 failed_percent=56 main_cause=orphan_tool_reply`},
 	{"failures_over_time", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes stage=planner calls=3 failed_calls=3 failed_percent=100 main_cause=unexplained`},
-	{"causes", nil, `service=trips stage=planner cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
+	{"causes", nil, `service=trips stage=planner cause=orphan_tool_reply known=map[both:10] root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
 	{"causes", map[string]string{"since": "7d"}, `cause=orphan_tool_reply failed_calls=10 percent_of_failed=77 retries=0
 cause=unexplained failed_calls=3 percent_of_failed=23 retries=1`},
 	{"bursts", nil, `service=trips stage=planner cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save failed_calls=10 calls=19 failed_percent=53 peak_failed=5 peak_percent=56 first_version=1.5.0 examples=[019aa0b0-0000-7014-8000-000000000014 019aa0b0-0000-701e-8000-00000000001e]`},
 	{"bursts", map[string]string{"window": "1 minute", "min_failed": "1"}, `failed_calls=10 calls=19 failed_percent=53 peak_failed=1 peak_percent=100`},
-	{"whose_change", nil, `failed_with_cause=orphan_tool_reply rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 failed_calls=10 findings=10 conversations=10 versions_with_it=[1.5.0]
-failed_with_cause=unexplained rule_id= root_cause= first_version=1.4.0 last_clean_version= failed_calls=3 findings=0 conversations=0 versions_with_it=[1.4.0]
-failed_with_cause= rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= failed_calls=0 findings=3 conversations=3 versions_with_it=[1.4.0]`},
+	{"whose_change", nil, `first_version=1.5.0 last_clean_version=1.4.0 failed_with_cause=orphan_tool_reply rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 findings=10 conversations=10 versions_with_it=[1.5.0]
+first_version=1.4.0 last_clean_version= failed_with_cause=unexplained rule_id= root_cause= failed_calls=3 findings=0 conversations=0 versions_with_it=[1.4.0]
+first_version=1.2.0 last_clean_version= failed_with_cause= rule_id=tool_content_not_string root_cause= failed_calls=0 findings=3 conversations=3 versions_with_it=[1.4.0]`},
 	{"whose_change", map[string]string{"cause": "orphan_tool_reply"}, "rule_id=orphan_tool_reply findings=10"},
 	{"conversation", map[string]string{"conversation_id": "conv-22"}, `service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[masked_failure tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22`},
 	{"finding_examples", nil, `rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38
@@ -99,7 +99,7 @@ group=search calls=20
 group=write_file calls=19`},
 	{"calls_by", map[string]string{"by": "attr.region", "sort": "failed"}, `group=eu calls=39 failed_calls=10`},
 	{"calls_by", map[string]string{"by": "all", "sort": "p95"}, `group=all calls calls=39 failed_calls=10 failed_percent=26 conversations=39 cached_tokens=1200 tool_calls=36 p50=14`},
-	{"calls_over_time", map[string]string{"step": "1 hour", "by": "version", "groups": `["trips 1.5.0"]`}, `group=trips 1.5.0 calls=19 failed_calls=10 failed_percent=53 conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
+	{"calls_over_time", map[string]string{"step": "1 year", "by": "version", "groups": `["trips 1.5.0"]`}, `group=trips 1.5.0 calls=19 failed_calls=10 failed_percent=53 conversations=19 input_tokens=1000 cost=0.84 unpriced=10`},
 	{"calls_over_time", map[string]string{"step": "5 minutes", "by": "cause"}, `group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100
 group=root cause tool_calls_dropped_on_save calls=5 failed_calls=5 failed_percent=100`},
 	{"services", nil, `service=trips origin=hook sdk=python/0.1.0 calls=40 processes=5 bodies=[shape] degraded=0 without_id=0`},
@@ -236,7 +236,8 @@ func TestQueryFilters(t *testing.T) {
 	must.Do(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{
 		"since": "now", "until": "2001-01-01", "cause": "no such", "rule": "no such", "tool": "no such", "target": "no such", "severity": "no such",
-		"by": "no such", "what": "no such", "reason": "no such", "status": "599", "conversation_id": "no such", "returned": "no such",
+		"what": "no such", "reason": "no such", "status": "599", "conversation_id": "no such", "returned": "no such",
+		"seconds": "1000000", "tokens": "1000000000", "failed": "", // yes or no, each of which some calls are
 	}
 	keep := map[string]bool{ // these also return other rows
 		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true, "providers cause": true,
@@ -262,7 +263,7 @@ func TestQueryFilters(t *testing.T) {
 			given[p.Name] = nothing[p.Name]
 			if p.Filter {
 				filters++
-				if p.Name != "status" {
+				if _, ok := nothing[p.Name]; !ok {
 					given[p.Name] = "no such"
 				}
 			}

@@ -101,3 +101,48 @@ func TestWebProblem(t *testing.T) {
 	f("problem_actions", "group", "g1", "action=ignore who=anna comment=\naction=unsilence who=anna comment=\naction=silence who=anna comment=\naction=assign who=anna comment=to Bea")
 	f("incident_alert", "id", "a1", "problem=p2")
 }
+
+// A cause that is a guess is told apart from the same cause stated by a provider, also by the root cause.
+func TestGuesses(t *testing.T) {
+	s := open(t)
+	b := incident()
+	for i := range b.Exchanges {
+		switch e := &b.Exchanges[i]; {
+		case e.Failed && e.Labels.Service == "trips" && i < 28:
+			e.CauseKnown = "guessed"
+		case e.Failed && e.Labels.Service == "trips":
+			e.CauseKnown = "stated"
+		case e.Failed: // one of them is a retry of the SDK
+			e.Cause, e.CauseKnown = "server_error", map[bool]string{true: "guessed", false: "stated"}[e.ID == "unknown-0" || e.ID == "unknown-1"]
+		}
+	}
+	must.Do(t, s.Write(t.Context(), b))
+	all := webStatements(t)
+	for _, name := range []string{"causes", "calls_by"} {
+		all[name] = must.Get(queries.Get(name))(t)
+	}
+	f := func(statement, want string, params ...string) {
+		t.Helper()
+		values := queries.Values{"since": {"7d"}}
+		for i := 0; i+1 < len(params); i += 2 {
+			values[params[i]] = []string{params[i+1]}
+		}
+		sql, bound, err := all[statement].Bind(values, time.Now())
+		must.Do(t, err)
+		for _, name := range all[statement].Bound {
+			bound[name] = testPrices.Bound()
+		}
+		res := must.Get(s.Query(t.Context(), sql, bound))(t)
+		must.Agree(t, cmp.Diff(want, pick(res, want)), statement, params)
+	}
+	f("causes", `cause=orphan_tool_reply known=map[guessed:4 stated:6] root_cause=tool_calls_dropped_on_save failed_calls=10`, "service", "trips")
+	f("causes", `cause=server_error known=map[guessed:2 stated:1] root_cause= failed_calls=3`, "cause", "server_error")
+	f("incident_totals", "hits=3 guessed=2", "why", "server_error")
+	f("incident_totals", "hits=10 guessed=4", "why", "orphan_tool_reply")
+	f("incident_totals", "hits=10 guessed=0", "why", "tool_calls_dropped_on_save")
+	f("causes_over_time", "why=cause server_error n=1\nwhy=probably cause server_error n=2", "service", "quotes", "step", "100000000")
+	f("stages", "reason=probably cause server_error reason_calls=2", "service", "quotes")
+	f("stages", "reason=root cause tool_calls_dropped_on_save reason_calls=10", "service", "trips")
+	f("versions", "reasons=[probably cause server_error cause server_error]", "service", "quotes")
+	f("calls_by", "group=probably cause server_error calls=2\ngroup=cause server_error calls=1", "service", "quotes", "by", "cause", "sort", "calls")
+}

@@ -4,10 +4,11 @@
 -- param rules = : calls with findings of these rules or root causes, separated by commas, instead of failed calls
 -- param measure = : calls with more of this measure than above, or whose answers end like this, instead of failed calls
 -- param above = 0: see measure
+-- guessed is the number of these calls of which the cause why is a guess.
 WITH
     {hit},
     (
-        SELECT (count(), countIf(hit), minIf(started_at, hit), maxIf(started_at, hit))
+        SELECT (count(), countIf(hit), minIf(started_at, hit), maxIf(started_at, hit), countIf(hit AND cause = {why:String} AND cause_known = 'guessed'))
         FROM exchanges_final
         WHERE {filter exchanges}
             AND {counted}
@@ -17,6 +18,7 @@ SELECT
     total.2 AS hits,
     total.3 AS first_hit,
     total.4 AS last_hit,
+    total.5 AS guessed,
     count() AS calls_since
 FROM exchanges_final
 WHERE {filter exchanges}

@@ -3,12 +3,11 @@
 -- bound prices: price table of the configuration, as JSON
 -- Calls of other conversations and services with the same trace context are those of nested agents; they take place within an hour.
 WITH
-    chosen AS
     (
-        SELECT exchange_id, trace_id, started_at
+        SELECT (min(started_at) - INTERVAL 1 HOUR, max(started_at) + INTERVAL 1 HOUR, groupUniqArrayIf(100)(trace_id, trace_id != ''))
         FROM exchanges_final
         WHERE {filter calls}
-    ),
+    ) AS chosen,
     calls AS
     (
         SELECT
@@ -16,9 +15,9 @@ WITH
             {tokens}
         FROM exchanges_final
         WHERE {filter calls ONLY time}
-            AND started_at >= (SELECT min(started_at) FROM chosen) - INTERVAL 1 HOUR
-            AND started_at <= (SELECT max(started_at) FROM chosen) + INTERVAL 1 HOUR
-            AND (exchange_id IN (SELECT exchange_id FROM chosen) OR trace_id IN (SELECT trace_id FROM chosen WHERE trace_id != ''))
+            AND started_at >= chosen.1
+            AND started_at <= chosen.2
+            AND ({filter calls} OR has(chosen.3, trace_id))
         ORDER BY started_at, exchange_id
         LIMIT 500
     )
@@ -43,7 +42,8 @@ FROM
         conversation_id AS conversation,
         toString(service) AS of_service,
         toString(agent) AS of_agent,
-        parent_span_id AS span
+        parent_span_id AS span,
+        trace_id AS trace
     FROM calls AS c
     LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
     UNION ALL
@@ -63,6 +63,7 @@ FROM
         0,
         exchange_id,
         conversation_id,
+        '',
         '',
         '',
         ''

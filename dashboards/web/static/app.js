@@ -22,10 +22,10 @@ function say(text) {
 function busy() {
 	const at = document.activeElement;
 	const selection = String(document.getSelection() || "");
-	return selection !== "" || (at && sections.contains(at) && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName));
+	return selection !== "" || (at && sections.contains(at) && at.closest("form") !== null);
 }
 
-let loading = false;
+let loading = false, leaving = false;
 
 // refresh replaces the sections by current ones. What is unfolded, focused or scrolled stays so.
 async function refresh() {
@@ -43,15 +43,17 @@ async function refresh() {
 			return;
 		}
 		if (sections.querySelector("[data-waiting]") && !html.includes("data-waiting")) {
+			leaving = true; // a second reload may hit the page behind the first one
 			location.reload(); // the first call: another page with another title
 			return;
 		}
 		const unfolded = new Set();
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
 		const known = new Set([...sections.querySelectorAll("tbody tr a")].map((a) => a.href));
-		const focused = sections.contains(document.activeElement) ? place(document.activeElement) : "";
+		const at = document.activeElement, focused = sections.contains(at) ? place(at) : "", seen = focused && visible(at);
 		sections.innerHTML = html; // from this server, which escapes all content
 		ownViews();
+		layOut(Infinity); // at once: what is in sight must not move
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
 		if (document.body.hasAttribute("data-tail")) {
 			sections.querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("new", !known.has(row.querySelector("a")?.href)));
@@ -60,6 +62,9 @@ async function refresh() {
 			const same = [...sections.querySelectorAll("a, button, summary, [tabindex]")].find((e) => place(e) === focused);
 			if (same) {
 				same.focus({preventScroll: true});
+				if (seen && !visible(same)) { // what is above it has grown
+					same.scrollIntoView({block: "nearest"});
+				}
 			}
 		}
 		if (document.body.hasAttribute("data-live")) {
@@ -68,8 +73,24 @@ async function refresh() {
 	} catch (e) {
 		say("Not live: llmtap does not answer");
 	} finally {
-		loading = false;
+		loading = leaving;
 	}
+}
+
+// layOut has the browser lay out a number of the rows of a timeline that are not in sight, and then the others in idle time, so that
+// searches, pictures of the whole page and the scroll bar know all of them.
+function layOut(most) {
+	const rows = [...document.querySelectorAll(".timeline tbody tr:nth-child(n+60):not(.laid)")];
+	rows.slice(0, most).forEach((row) => row.classList.add("laid"));
+	if (rows.length > most) {
+		(window.requestIdleCallback || setTimeout)(() => layOut(most));
+	}
+}
+
+// visible reports whether a part of e is in the window.
+function visible(e) {
+	const box = e.getBoundingClientRect();
+	return box.bottom > 0 && box.top < innerHeight;
 }
 
 // place identifies an element across refreshes.
@@ -213,3 +234,4 @@ function ownViews() {
 }
 
 ownViews();
+layOut(40);

@@ -51,9 +51,9 @@ type Config struct {
 	// $LLMTAP_CA_FILE, $LLMTAP_CERT_FILE and $LLMTAP_KEY_FILE; without a CAFile, the CAs of the system.
 	CAFile, CertFile, KeyFile string
 
-	// Service, ServiceVersion, Environment and Agent label every message. Defaults: $OTEL_SERVICE_NAME, then service.name,
-	// service.version, deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the build
-	// information of the binary.
+	// Service, ServiceVersion, Environment and Agent label every message. Defaults: $LLMTAP_SERVICE and $LLMTAP_SERVICE_VERSION,
+	// then $OTEL_SERVICE_NAME, then service.name, service.version, deployment.environment.name and gen_ai.agent.name of
+	// $OTEL_RESOURCE_ATTRIBUTES, then the build information of the binary.
 	Service, ServiceVersion, Environment, Agent string
 
 	// Attrs are attributes of every message, such as "tenant"; those of WithAttr override them. At most 32; keys match
@@ -252,8 +252,8 @@ func checkURL(s string) error {
 func (c *Config) labelDefaults(getenv func(string) string) {
 	res := resourceAttributes(getenv(event.EnvResourceAttributes))
 	name, version := buildIdentity()
-	c.Service = first(c.Service, getenv(event.EnvServiceName), res["service.name"], name, "unknown")
-	c.ServiceVersion = first(c.ServiceVersion, res["service.version"], version)
+	c.Service = first(c.Service, getenv(event.EnvService), getenv(event.EnvServiceName), res["service.name"], name, "unknown")
+	c.ServiceVersion = first(c.ServiceVersion, getenv(event.EnvServiceVersion), res["service.version"], version)
 	c.Environment = first(c.Environment, res["deployment.environment.name"], res["deployment.environment"])
 	c.Agent = first(c.Agent, res["gen_ai.agent.name"])
 }

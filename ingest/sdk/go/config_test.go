@@ -46,6 +46,10 @@ func TestConfigDefaults(t *testing.T) {
 	if c.URL != "nats://nats:4222" || c.Service != "checkout" || c.ServiceVersion != "2.4.0" || c.Environment != "prod eu" {
 		t.Errorf("config %+v", c)
 	}
+	env["LLMTAP_SERVICE"], env["LLMTAP_SERVICE_VERSION"] = "run", "3"
+	c = Config{}
+	must.Do(t, c.validate(func(k string) string { return env[k] }))
+	must.Equal(t, c.Service+" "+c.ServiceVersion, "run 3", "service and version")
 	// Without settings, the service has the name of the binary.
 	c = Config{Capture: event.CaptureNone}
 	must.Do(t, c.validate(func(string) string { return "" }))

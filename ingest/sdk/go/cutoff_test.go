@@ -68,7 +68,7 @@ func TestNATSCutOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(time.Minute); h.Stats().Published < stored; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); h.Stats().Published < stored; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%+v", h.Stats())
 			}

@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		if code := m.Run(); code != 0 {
 			return code
 		}
-		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 1<<20)
 				fmt.Fprintf(os.Stderr, "goroutines leak:\n%s\n", stacks[:runtime.Stack(stacks, true)])

@@ -9,8 +9,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Version is the required result of chdb_version. The signatures and struct layouts below are from the header of this
-// version.
+// Version is the version of the header that the signatures and struct layouts below are from. A library of another version may
+// be used after a check of its behavior (see package chdb).
 const Version = "26.7.3"
 
 type ptr = unsafe.Pointer
@@ -21,7 +21,6 @@ type statementFunc func(conn, q ptr, qn uintptr, f ptr, fn uintptr, names, nameL
 
 // A Library is a loaded libchdb. It stays loaded until the process ends.
 type Library struct {
-	version           func() string
 	setSignalHandlers func(enabled int32)
 	connect           func(argc int32, argv ptr) ptr
 	closeConn         func(conn ptr)
@@ -50,7 +49,7 @@ type Library struct {
 	resultWrittenBytes func(result ptr) uint64
 }
 
-// Load opens the shared library at path, checks its version and disables its signal handlers.
+// Load opens the shared library at path, which must have all symbols, and disables its signal handlers.
 func Load(path string) (*Library, error) {
 	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -61,7 +60,6 @@ func Load(path string) (*Library, error) {
 		fn   any
 		name string
 	}{
-		{&l.version, "chdb_version"},
 		{&l.setSignalHandlers, "chdb_set_signal_handlers_enabled"},
 		{&l.connect, "chdb_connect"},
 		{&l.closeConn, "chdb_close_conn"},
@@ -90,12 +88,9 @@ func Load(path string) (*Library, error) {
 	} {
 		sym, err := purego.Dlsym(h, s.name)
 		if err != nil {
-			return nil, fmt.Errorf("load libchdb: %w; is it version %s?", err, Version)
+			return nil, fmt.Errorf("load libchdb: %w; is it as new as version %s?", err, Version)
 		}
 		purego.RegisterFunc(s.fn, sym)
-	}
-	if v := l.version(); v != Version {
-		return nil, fmt.Errorf("load libchdb: %s is version %s, want %s", path, v, Version)
 	}
 	// This must precede the first connect. Otherwise the engine replaces the handlers of SIGSEGV and other signals
 	// without SA_ONSTACK, and the first nil dereference shuts the engine down instead of causing a Go panic.

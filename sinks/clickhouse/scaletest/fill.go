@@ -21,8 +21,13 @@ const (
 // is stored twice, as after a crash. As in production, the last insert computes no skip indexes, which rows have only once they are
 // merged. exec runs a statement; logf receives the progress.
 func Fill(n int, now time.Time, exec func(sql string) error, logf func(format string, args ...any)) error {
+	return FillNewest(n, n, now, exec, logf)
+}
+
+// FillNewest is like Fill, but generates only the newest of the n exchanges.
+func FillNewest(newest, n int, now time.Time, exec func(sql string) error, logf func(format string, args ...any)) error {
 	f := filler{n: n, now: now, began: time.Now(), run: exec, logf: logf}
-	for from, to := 0, 0; from < n; from = to {
+	for from, to := n-newest, 0; from < n; from = to {
 		if to = min(from+chunk, n-batch); to <= from {
 			to, f.unindexed = n, true
 		}
@@ -40,7 +45,7 @@ func Fill(n int, now time.Time, exec func(sql string) error, logf func(format st
 		f.progress("%d of %d exchanges", to, n)
 	}
 	end := n / 12
-	first := max(0, end-withMessages)
+	first := max(end-newest/12, end-withMessages)
 	f.unindexed = false
 	for from, to := first, 0; from < end; from = to {
 		if to = min(from+conversationChunk, end-batch/12); to <= from {

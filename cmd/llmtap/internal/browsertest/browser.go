@@ -18,7 +18,7 @@ import (
 )
 
 // callTimeout bounds every call of Chromium.
-const callTimeout = 2 * time.Minute
+const callTimeout = 5 * time.Minute
 
 // A Browser is a running Chromium.
 type Browser struct {

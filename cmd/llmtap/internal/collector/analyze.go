@@ -64,6 +64,7 @@ type analyzeRole struct {
 	keepStored   bool          // see jetstream.Config.KeepStored
 	purgedAt     time.Time     // last purge of stored events; used by rebalance only
 	interval     time.Duration // time between rebalances
+	missing      func() error  // see partition.missing
 	storeTimeout time.Duration // time that the store may refuse rows before only tallies continue
 	logger       *slog.Logger
 	metrics      registries // by partition
@@ -89,7 +90,7 @@ func (c *Collector) newAnalyzeRole() (*analyzeRole, error) {
 		return nil, err
 	}
 	return &analyzeRole{
-		sink: c.store, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
+		sink: c.store, missing: c.NoStore, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
 		owner: c.owner, keepStored: c.cfg.NATS.KeepStored, purgedAt: time.Now(), leaseTTL: jetstream.DefaultLeaseTTL, interval: RebalanceInterval, storeTimeout: defaultStoreTimeout, logger: c.logger,
 		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
 	}, nil

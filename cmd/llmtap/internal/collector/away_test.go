@@ -249,7 +249,7 @@ func (w *awayTest) expectReady(t *testing.T) {
 func (w *awayTest) expect(t *testing.T, want string, ok func(code int, body string) bool) {
 	t.Helper()
 	code, body := 0, ""
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if code, body = w.get(t, "/readyz"); ok(code, body) {
 			return
 		}
@@ -274,7 +274,7 @@ func (w *awayTest) expectStored(t *testing.T, n uint64) {
 	}
 	var counts map[string]uint64
 	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if counts, err = sink.Counts(t.Context()); err == nil && counts["exchanges"] == n {
 			return
 		}

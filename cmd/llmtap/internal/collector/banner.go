@@ -20,7 +20,7 @@ const (
 	bannerWidth  = 80
 	bannerColumn = 14 // column of the values
 
-	hooks, hookKey, overHTTP, overOTLP, commands = "Hooks", "Their key", "Over HTTP", "OTLP", "Commands" // labels
+	hooks, hookKey, overHTTP, overOTLP, commands = "Hooks", "Hash key", "Over HTTP", "OTLP", "Commands" // labels
 )
 
 // Describe writes the addresses of all parts, the parts that do not work, and the next steps for a new user. source names
@@ -45,6 +45,9 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		where := "external"
 		if c.cfg.ClickHouse.DSN == "" {
 			where = "embedded, " + config.ClickHouseDir(c.cfg.DataDir)
+		}
+		if err := c.NoStore(); err != nil {
+			where = strings.TrimPrefix(err.Error(), "ClickHouse: ")
 		}
 		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
 		if host, port, err := net.SplitHostPort(c.httpAddr()); err == nil && !loopback.Is(host) {

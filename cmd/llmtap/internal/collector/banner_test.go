@@ -51,7 +51,7 @@ func TestDescribe(t *testing.T) {
 	f(`llmtap is up (analyze, alert, proxy, receive, ui)
   Pages       http://127.0.0.1:8090/
   Hooks       export LLMTAP_NATS_URL=nats://127.0.0.1:4222
-  Their key   export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
+  Hash key    export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
   Proxy       http://127.0.0.1:8089/openai/v1 as base URL (or another provider)
               records bodies without texts (whole: --proxy-capture full)
   Over HTTP   export LLMTAP_ENDPOINT=http://127.0.0.1:4318
@@ -67,7 +67,7 @@ func TestDescribe(t *testing.T) {
 	f(`llmtap is up (analyze, alert)
   Hooks       export LLMTAP_NATS_URL=nats://TOKEN@127.0.0.1:4222
               TOKEN is the NATS token
-  Their key   export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
+  Hash key    export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
   Commands    llmtap query causes --url http://127.0.0.1:9999
   Alerts      log, alertmanager alertmanager-0.monitoring.internal:9093,
@@ -95,5 +95,6 @@ func TestDescribe(t *testing.T) {
 		c.cfg.Roles, c.proxy, c.receive, c.ui, c.cfg.ClickHouse.DSN = []string{"analyze"}, nil, nil, nil, "http://ch.internal"
 		c.nats.URL, c.listener = "nats://llmtap:p@a.internal:4222, tls://llmtap:p@b.internal", fixedListener{addr: "0.0.0.0:9999"}
 		c.guard.tokens, _ = secret.ReadTokens("t0ken", "", "") // no file
+		c.key = shapeKey{}
 	})
 }

@@ -87,7 +87,7 @@ func (c *cluster) start() {
 	p.role = &analyzeRole{
 		conn: p.conn, sink: p, analyzer: analyzer.Default(), batcher: cfg, partitions: c.partitions, owner: fmt.Sprint("process ", c.started),
 		leaseTTL: c.lease, interval: 50 * time.Millisecond, storeTimeout: 200 * time.Millisecond, logger: testLogger().With("process", c.started),
-		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
+		missing: func() error { return nil }, ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
 	}
 	p.role.analyzer.ExchangeTimeout = time.Second
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))

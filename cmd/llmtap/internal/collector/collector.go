@@ -205,6 +205,9 @@ func (c *Collector) ClickHouse() *clickhouse.Sink {
 	return c.store.sink.Load()
 }
 
+// NoStore returns why this machine has no ClickHouse and how to add one, or nil if it has.
+func (c *Collector) NoStore() error { return c.store.missing() }
+
 // listen opens a listener, with TLS if it is configured.
 func (c *Collector) listen(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)

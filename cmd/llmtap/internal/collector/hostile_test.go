@@ -93,7 +93,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	bounded := analyzer.Default()
 	bounded.MaxStateBytes = 256 << 20 // as on a small machine
 	role := &analyzeRole{
-		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), storeTimeout: defaultStoreTimeout, logger: slog.New(slog.DiscardHandler),
+		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), missing: func() error { return nil }, storeTimeout: defaultStoreTimeout, logger: slog.New(slog.DiscardHandler),
 	}
 	part := newPartition(role, 0, 1, reader, h.reg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -107,9 +108,10 @@ func (m *monitor) probe(ctx context.Context) {
 func (m *monitor) gauges() []engine.Gauge {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	gauges := []engine.Gauge{
-		{Metric: rules.MetricStoreUp, Value: boolValue(m.pingErr == nil)},
-		{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)},
+	gauges := []engine.Gauge{{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)}}
+	stores := !errors.Is(m.pingErr, errNoStore) // otherwise nobody expects rows
+	if stores {
+		gauges = append(gauges, engine.Gauge{Metric: rules.MetricStoreUp, Value: boolValue(m.pingErr == nil)})
 	}
 	if free, ok := m.disk.freeReserves(); ok {
 		gauges = append(gauges, engine.Gauge{Metric: rules.MetricDiskFree, Value: math.Floor(free*100) / 100})
@@ -124,6 +126,9 @@ func (m *monitor) gauges() []engine.Gauge {
 			gauges = append(gauges, engine.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
 		}
 		add(rules.MetricTallyAge, seconds(now.Sub(m.tallyTime(i, m.state.Skew))))
+		if !stores {
+			continue
+		}
 		add(rules.MetricUnread, float64(p.Lost))
 		age := time.Duration(0)
 		if p.Pending > 0 {
@@ -141,7 +146,7 @@ func (m *monitor) setStoreUp(err error) {
 	defer m.mu.Unlock()
 	m.pingErr = err
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errNoStore):
 		m.downSince = time.Time{}
 	case m.downSince.IsZero():
 		m.downSince = time.Now()

@@ -30,7 +30,7 @@ var errStoreRecovered = errors.New("the store accepts rows again")
 
 // A partition moves the events of one partition through an analyzer to the store and to the tallies.
 //
-//	           the store refuses rows for longer than storeTimeout, and two batches are full
+//	           the store refuses rows for longer than storeTimeout, and two batches are full; or there is no store
 //	      ┌──────────────────────────────────────────────────────────────────────────┐
 //	┌─ storing ──────────────────────┐                              ┌─ tallies only ─v──────────────┐
 //	│ rows ──> batcher ──> store     │                              │ rows ──> dropped              │
@@ -55,6 +55,7 @@ type partition struct {
 	ledger       *ledgerStore
 	logger       *slog.Logger
 	storeTimeout time.Duration
+	missing      func() error           // returns an error while there is no store to wait for; then only tallies continue from the start
 	repartition  *jetstream.Repartition // the repartition that reader is part of; nil if none
 
 	out         analyzer.Output
@@ -83,7 +84,7 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	a.content.apply(an)
 	return &partition{
 		conn: a.conn, reader: reader, analyzer: an, batcher: batcher, ledger: newLedger(a.conn, p, n, reader, logger),
-		logger: logger, storeTimeout: a.storeTimeout,
+		logger: logger, storeTimeout: a.storeTimeout, missing: a.missing,
 		read: reader.Stored(), submitted: reader.Stored(), lastTally: reader.LastTally(),
 		erasures: &a.erasures, erased: a.erasures.Load(),
 	}
@@ -219,6 +220,10 @@ func (p *partition) store(ctx context.Context, end bool) error {
 	if p.talliesOnly {
 		return p.resume(ctx) // the changes are dropped; the next analyzer computes them again
 	}
+	if p.missing() != nil {
+		p.talliesOnly = true
+		return nil
+	}
 	step := p.ledger.add(changed, removed)
 	upTo, replayFrom := p.read, p.analyzer.ReplayFrom()
 	if upTo == p.submitted && p.out.Rows() == 0 && !end {
@@ -256,7 +261,7 @@ func (p *partition) store(ctx context.Context, end bool) error {
 
 // resume returns errStoreRecovered once the store accepts rows and the batcher has room.
 func (p *partition) resume(ctx context.Context) error {
-	if p.batcher.Health() != nil {
+	if p.batcher.Health() != nil || p.missing() != nil {
 		return nil
 	}
 	now, cancel := context.WithCancel(ctx)

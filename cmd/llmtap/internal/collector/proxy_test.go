@@ -24,7 +24,7 @@ func TestProxy(t *testing.T) {
 	collectortest.CallProxy(t, c.cfg.Proxy.Listen)
 	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
 	var got map[string]uint64
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		got = collectortest.Groups(t, c.ClickHouse(), "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
 		if len(got) == len(want) {
 			break

@@ -39,12 +39,14 @@ func (c *Collector) serveReady(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// unavailable returns why the default address of the role receive is not available, or nil. Without effect on the status.
+// unavailable returns why the default address of the role receive is not available, and that there is no ClickHouse, or nil. Without
+// effect on the status.
 func (c *Collector) unavailable() error {
-	if c.receive == nil || c.receive.inUse == nil {
-		return nil
+	err := c.NoStore()
+	if c.receive != nil && c.receive.inUse != nil {
+		err = errors.Join(err, fmt.Errorf("%s: %w", config.RoleReceive, c.receive.inUse))
 	}
-	return fmt.Errorf("%s: %w", config.RoleReceive, c.receive.inUse)
+	return err
 }
 
 // receiversFailed returns the receivers of alerts that do not work, with the reasons, joined.
@@ -102,7 +104,7 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	if c.receive != nil {
 		fail(config.RoleReceive, c.receive.failure(nats))
 	}
-	if c.store != nil {
+	if c.store != nil && c.NoStore() == nil {
 		if err := c.store.Ping(ctx); err != nil {
 			errs = append(errs, err)
 		}

@@ -43,7 +43,7 @@ func TestRoles(t *testing.T) {
 		})
 		collectortest.Run(t, c)
 		folders := map[string]bool{}
-		for deadline := time.Now().Add(time.Minute); len(folders) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); len(folders) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			families := described(c.reg)
 			c.roleRegs.mu.Lock()
 			for _, reg := range c.roleRegs.regs {
@@ -87,7 +87,7 @@ func TestRoleFails(t *testing.T) {
 	collectortest.Run(t, c)
 	await := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: no, status %v", what, c.status.of(config.RoleAlert))
 			}

@@ -2,7 +2,6 @@ package collector
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +18,8 @@ type shapeKey struct {
 	file string // that contains it; "" if it is in the environment, or if there is none
 }
 
+const shapeKeyName = "the key of users and texts"
+
 // ShapeKeyFile returns the file of the key in a data directory. Only the user who runs llmtap can read it.
 func ShapeKeyFile(dataDir string) string { return filepath.Join(dataDir, "shape.key") }
 
@@ -27,7 +28,7 @@ func ShapeKey(dataDir string) (key string, err error) {
 	if key = os.Getenv(event.EnvShapeKey); key != "" {
 		return key, nil
 	}
-	key, err = secret.Read("", "the key of users and texts", ShapeKeyFile(dataDir))
+	key, err = secret.Read("", shapeKeyName, ShapeKeyFile(dataDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -39,10 +40,7 @@ func ShapeKey(dataDir string) (key string, err error) {
 func (c *Collector) newShapeKey() (k shapeKey, err error) {
 	k.text, err = ShapeKey(c.cfg.DataDir)
 	if err == nil && k.text == "" && c.server != nil {
-		k.text, _ = secret.NewToken()
-		if err := os.WriteFile(ShapeKeyFile(c.cfg.DataDir), []byte(k.text+"\n"), 0o600); err != nil {
-			return k, fmt.Errorf("store the key of users and texts: %w", err)
-		}
+		k.text, err = secret.Make(shapeKeyName, ShapeKeyFile(c.cfg.DataDir))
 	}
 	if k.text != "" && os.Getenv(event.EnvShapeKey) == "" {
 		k.file = ShapeKeyFile(c.cfg.DataDir)

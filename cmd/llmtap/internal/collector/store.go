@@ -12,13 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // A store is the ClickHouse of this process, which open starts and connects to in the background. Until then it refuses
-// rows, which wait in the stream.
+// rows, which wait in the stream. On a machine without a ClickHouse they wait until there is one, or until the stream, at its
+// limits, deletes the oldest: that is no failure.
 type store struct {
 	cfg    clickhouse.Config
 	chdb   chdb.Config // engine, used if cfg has no DSN
@@ -33,13 +35,19 @@ type store struct {
 
 var _ sinks.Sink = (*store)(nil)
 
-// newStore returns the store of cfg. It fails if the configuration is invalid, or if the embedded ClickHouse is neither
-// installed nor can be.
+// errNoStore is the state of a store that has no ClickHouse to start.
+var errNoStore = fmt.Errorf("ClickHouse: %w. Alerts, problems and counts work; calls wait in NATS, up to its limits, and are stored once there is one. To add it, run: %s",
+	web.ErrNoStore, chdb.HowToAdd)
+
+// newStore returns the store of cfg. It fails if the configuration is invalid.
 func newStore(cfg *config.Config, progress func(string), logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	s := &store{cfg: cfg.ClickHouse, chdb: cfg.Chdb, logger: logger, reg: reg, failure: errors.New("ClickHouse is starting")}
 	s.chdb.Logger, s.chdb.Progress = logger, progress
 	if s.cfg.DSN == "" {
 		_, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: s.chdb.CacheDir})
+		if errors.Is(err, chdb.ErrNone) {
+			s.failure, err = errNoStore, nil
+		}
 		return s, err
 	}
 	return s, s.newSink(s.cfg.DSN)
@@ -68,7 +76,7 @@ func (s *store) open(ctx context.Context) error {
 		if errors.Is(err, chdb.ErrInUse) {
 			return err
 		}
-		if time.Since(logged) >= logInterval {
+		if time.Since(logged) >= logInterval && (logged.IsZero() || s.missing() == nil) {
 			logged = time.Now()
 			s.logFailure(err)
 		}
@@ -93,7 +101,10 @@ func (s *store) startEngine(ctx context.Context) error {
 	cfg, reg := s.chdb, prometheus.NewRegistry() // an attempt that fails leaves no metrics
 	cfg.Registerer = reg
 	engine, err := chdb.Start(ctx, cfg)
-	if err != nil {
+	switch {
+	case errors.Is(err, chdb.ErrNone):
+		return errNoStore
+	case err != nil:
 		return fmt.Errorf("start embedded ClickHouse: %w", err)
 	}
 	s.mu.Lock()
@@ -110,6 +121,8 @@ func (s *store) logFailure(err error) {
 	}
 	const effect = "rows wait in the stream, alerts are not affected"
 	switch {
+	case errors.Is(err, errNoStore):
+		s.logger.Warn("nothing is stored", "reason", err)
 	case s.sink.Load() == nil:
 		s.logger.Error("embedded ClickHouse does not start, retrying", "err", err, "effect", effect,
 			"fix", "if files are damaged, restore them, or move "+s.chdb.Dir+" away to start without the rows stored in it")
@@ -124,6 +137,9 @@ func (s *store) logFailure(err error) {
 func (s *store) Write(ctx context.Context, b *sinks.Batch) error {
 	if sink := s.sink.Load(); sink != nil {
 		return sink.Write(ctx, b)
+	}
+	if s.missing() != nil && b.Rows() == len(b.Alerts)+len(b.Actions) {
+		return nil // the state of alerts is in NATS; their history is not kept
 	}
 	return &sinks.RetryError{Err: s.startFailure()}
 }
@@ -140,6 +156,14 @@ func (s *store) startFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failure
+}
+
+// missing returns errNoStore if this machine has no ClickHouse, or nil.
+func (s *store) missing() error {
+	if s != nil && s.sink.Load() == nil && errors.Is(s.startFailure(), errNoStore) {
+		return errNoStore
+	}
+	return nil
 }
 
 // Close implements sinks.Sink. It does not close ClickHouse, which all roles share.

@@ -228,7 +228,7 @@ func (u *uiRole) follow(ctx context.Context) error {
 func (u *uiRole) parts(ctx context.Context) []web.Part {
 	reasons := map[string]string{}
 	_, err := u.c.ready(ctx)
-	for line := range strings.Lines(errorText(errors.Join(err, u.c.receiversFailed()))) {
+	for line := range strings.Lines(errorText(errors.Join(err, u.c.receiversFailed(), u.c.NoStore()))) {
 		name, reason, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		reasons[name] = reason
 	}

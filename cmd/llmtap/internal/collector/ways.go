@@ -1,6 +1,9 @@
 package collector
 
 import (
+	"runtime/debug"
+	"strings"
+
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -12,14 +15,21 @@ func (c *Collector) ways() []web.Way {
 	if key := c.key.export(); key != "" {
 		export += key + "\n"
 	}
+	version := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	python, node := installs(version)
 	ways := []web.Way{
-		{Name: "Python", Note: login, Code: "pip install ./ingest/sdk/python\n" + export + `cat > hooked.py <<'END'
+		{Name: "Python", Note: login, Code: python + export + "llmtap run -- python agent.py"},
+		{Name: "Node.js", Note: login, Code: node + export + "llmtap run -- node agent.js"},
+		{Name: "Python, in its code", Note: login, Code: python + export + `cat > hooked.py <<'END'
 import llmtap, runpy
 llmtap.instrument(service="my-agent", service_version="1.0.0")
 runpy.run_path("agent.py", run_name="__main__")
 END
 python hooked.py`},
-		{Name: "Node.js", Note: login, Code: "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n" + export + `cat > hook.mjs <<'END'
+		{Name: "Node.js, in its code", Note: login, Code: node + export + `cat > hook.mjs <<'END'
 import { instrument } from "llmtap";
 instrument({ service: "my-agent", serviceVersion: "1.0.0" });
 END
@@ -48,4 +58,12 @@ client := &http.Client{Transport: hook.Transport(nil)} // for the provider's SDK
 		ways = append(ways, way)
 	}
 	return ways
+}
+
+// installs returns the commands that install the hooks: those that come with a release, or else those in a clone.
+func installs(version string) (python, node string) {
+	if strings.HasPrefix(version, "v") && !strings.ContainsAny(version, "-+") { // no pre-release, pseudo-version or dirty clone
+		return "pip install llmtap\n", "npm install llmtap\n"
+	}
+	return "pip install ./ingest/sdk/python\n", "(cd ingest/sdk/typescript && npm ci && npm run build)\nnpm install ./ingest/sdk/typescript\n"
 }

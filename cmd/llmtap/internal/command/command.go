@@ -26,7 +26,7 @@ import (
 // A Command is one subcommand, or a group of subcommands.
 type Command struct {
 	Name     string // including the name of the group, such as "alerts check"
-	Args     string // positional arguments in the usage line, such as "ID", "[NAME]" or "[FILE]..."
+	Args     string // positional arguments in the usage line, such as "ID", "[NAME]", "[FILE]..." or, after the flags, "-- COMMAND..."
 	Short    string // one line in the imperative
 	Long     string // paragraphs, which are wrapped, and indented lines, which are not
 	Examples string // command lines, indented by two spaces
@@ -230,7 +230,11 @@ func (h help) wrap(text string) string {
 // Help prints the help of the command.
 func (c *Call) Help() {
 	w, cmd, h := c.Stdout, &c.Command, newHelp(c.Stdout, c.Getenv)
-	fmt.Fprintf(w, "%s\n\n%s llmtap %s\n", h.wrap(cmd.Short), h.Bold("Usage:"), strings.Join(strings.Fields(cmd.Name+" "+cmd.Args+" [flags]"), " "))
+	usage := []string{cmd.Name, cmd.Args, "[flags]"}
+	if strings.HasPrefix(cmd.Args, "-- ") {
+		usage = []string{cmd.Name, "[flags]", cmd.Args}
+	}
+	fmt.Fprintf(w, "%s\n\n%s llmtap %s\n", h.wrap(cmd.Short), h.Bold("Usage:"), strings.Join(strings.Fields(strings.Join(usage, " ")), " "))
 	if cmd.Long != "" {
 		fmt.Fprintf(w, "\n%s\n", h.wrap(cmd.Long))
 	}

@@ -58,7 +58,7 @@ func (c *Call) Parse() error {
 		args = append(args, all.Arg(0))
 	}
 	c.Args = args
-	want := strings.Fields(c.Command.Args)
+	want := strings.Fields(strings.TrimPrefix(c.Command.Args, "-- "))
 	for i, name := range want {
 		if i == len(args) && name[0] != '[' {
 			return BadInputf("missing argument %s%s", strings.Trim(name, "."), hint)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"io"
@@ -300,4 +301,32 @@ func FuzzDecodeYAML(f *testing.F) {
 		cfg := Default()
 		_ = decodeYAML("f", data, &cfg, func(string) string { return "" }, map[string]string{})
 	})
+}
+
+// The schema of the chart has the same keys, so that helm refuses a misspelt one. A leaf permits what llmtap reads: a variable may stand for any value.
+func TestChartSchema(t *testing.T) {
+	type schema struct {
+		Properties map[string]*schema `json:"properties,omitempty"`
+		Closed     *bool              `json:"additionalProperties,omitempty"`
+	}
+	cfg, want := Default(), &schema{}
+	for _, k := range cfg.Keys() {
+		at := want
+		for name := range strings.SplitSeq(k.Path, ".") {
+			if at.Properties == nil {
+				at.Properties, at.Closed = map[string]*schema{}, new(bool)
+			}
+			if at.Properties[name] == nil {
+				at.Properties[name] = &schema{}
+			}
+			at = at.Properties[name]
+		}
+	}
+	var chart struct {
+		Definitions struct{ Config *schema }
+	}
+	must.Do(t, json.Unmarshal(filetest.Read(t, filepath.Join("..", "..", "..", "..", "deploy", "helm", "llmtap", "values.schema.json")), &chart))
+	if diff := cmp.Diff(want, chart.Definitions.Config); diff != "" {
+		t.Errorf("definitions.config differs (- keys, + schema):\n%s\nIt is\n%s", diff, must.Get(json.Marshal(want))(t))
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -96,6 +97,30 @@ func CollectorFlags(c *command.Call, keys ...string) *Servers {
 	return s
 }
 
+// HookFlags adds the flags for HookURL.
+func HookFlags(c *command.Call) *Servers {
+	return &Servers{url: new(string), getenv: c.Getenv, stderr: c.Stderr, flags: config.AddFlags(c.Flags, c.Getenv, "data_dir")}
+}
+
+// HookURL returns the URL of NATS for hooks on this machine, with their token: that of the llmtap on the data directory, "" if none
+// runs there or its NATS is external.
+func (s *Servers) HookURL() (string, error) {
+	e, err := s.Config()
+	if err != nil {
+		return "", err
+	}
+	r, err := collector.FindRunning(e.DataDir)
+	if err != nil || r.NATSURL == "" {
+		return "", nil
+	}
+	tokens, _ := secret.ReadTokens(e.NATSServer.Token, "nats_server.token_file", e.NATSServer.TokenFile) // the hook says that it is refused
+	if token := tokens.Plain(); token != "" {
+		scheme, host, _ := strings.Cut(r.NATSURL, "://")
+		return scheme + "://" + url.User(token).String() + "@" + host, nil
+	}
+	return r.NATSURL, nil
+}
+
 // newServers adds the flags. A flag without usage is not listed in the help.
 func newServers(c *command.Call, urlUsage string, keys ...string) *Servers {
 	return &Servers{
@@ -122,6 +147,19 @@ func (s *Servers) Config() (*config.Effective, error) {
 	}
 	s.config = e
 	return e, nil
+}
+
+// ShapeKey returns the key of the hashes of users: that of the environment, or else that of the data directory unless the stored data is
+// that of the collector at --url. It is "" if there is none.
+func (s *Servers) ShapeKey() (string, error) {
+	if key := s.getenv(event.EnvShapeKey); key != "" || *s.url != "" {
+		return key, nil
+	}
+	e, err := s.Config()
+	if err != nil {
+		return "", err
+	}
+	return collector.ShapeKey(e.DataDir)
 }
 
 // collectorAt returns a client for the collector at url. pinned is the file of its certificate if it runs on this machine.

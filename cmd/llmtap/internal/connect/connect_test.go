@@ -62,3 +62,18 @@ func TestNATS(t *testing.T) {
 	f("nats://127.0.0.1:4333")
 	f("nats://mine:4222", "--nats-url", "nats://mine:4222")
 }
+
+// The URL for hooks is that of the running llmtap, with their token.
+func TestHookURL(t *testing.T) {
+	dir := t.TempDir()
+	f := func(want, text string) {
+		t.Helper()
+		s := parse(t, nil, "--data-dir", dir, "--config", filetest.Temp(t, "llmtap.yaml", text))
+		must.Equal(t, must.Get(s.HookURL())(t), want, "%s: URL", text)
+	}
+	f("", "")
+	remove := must.Get(collector.Announce(dir, collector.Running{NATSURL: "nats://127.0.0.1:4333"}))(t)
+	defer remove()
+	f("nats://127.0.0.1:4333", "")
+	f("nats://a%2Fb@127.0.0.1:4333", "nats_server: {token: a/b}")
+}

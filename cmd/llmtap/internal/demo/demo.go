@@ -126,6 +126,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.collector.WaitReady(ctx); err != nil {
 		return context.Cause(ctx)
 	}
+	if missing := d.collector.NoStore(); missing != nil {
+		d.progress("%v", missing)
+	}
 	d.progress("three services run; version 2.4.0 of checkout-agent does not save tool_calls")
 	made, err := d.runAgents(ctx)
 	if err != nil {
@@ -225,6 +228,10 @@ func (d *demo) report(ctx context.Context, made agents.Report) (*report, error) 
 	d.progress("the agents have ended: %d calls published; waiting for the last rows", r.Published)
 	var err error
 	if waitErr := poll(ctx, storeTimeout, func() bool {
+		if missing := d.collector.NoStore(); missing != nil {
+			r.Missing = missing.Error()
+			return true
+		}
 		err = r.read(ctx, d.collector.ClickHouse())
 		return err != nil || r.ClickHouse["exchanges"] >= r.Published
 	}); waitErr != nil {
@@ -233,7 +240,7 @@ func (d *demo) report(ctx context.Context, made agents.Report) (*report, error) 
 	if err != nil {
 		return nil, err
 	}
-	if made := uint64(made.Exchanges); made > r.ClickHouse["exchanges"] {
+	if made := uint64(made.Exchanges); r.Missing == "" && made > r.ClickHouse["exchanges"] {
 		r.Lost = made - r.ClickHouse["exchanges"]
 	}
 	err = poll(ctx, alertTimeout, func() bool { return len(d.slack.Messages()) > 0 })
@@ -345,6 +352,9 @@ func (d *demo) showProgress(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if d.collector.NoStore() != nil {
+			continue
 		}
 		var r report
 		if err := r.read(ctx, d.collector.ClickHouse()); err == nil {

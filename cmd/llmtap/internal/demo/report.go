@@ -22,9 +22,10 @@ type report struct {
 	RootCauses map[string]uint64 `json:"root_causes"` // findings by root cause
 	Causes     map[string]uint64 `json:"causes"`      // failed exchanges by cause
 	Alerts     []alert           `json:"alerts"`
-	ClickHouse map[string]uint64 `json:"clickhouse"` // rows by table, from the final views
-	Published  uint64            `json:"published"`  // exchanges acknowledged by NATS
-	Lost       uint64            `json:"lost"`       // exchanges made but not stored
+	ClickHouse map[string]uint64 `json:"clickhouse"`        // rows by table, from the final views
+	Published  uint64            `json:"published"`         // exchanges acknowledged by NATS
+	Lost       uint64            `json:"lost"`              // exchanges made but not stored
+	Missing    string            `json:"missing,omitempty"` // why nothing is stored
 }
 
 type alert struct {
@@ -84,7 +85,11 @@ func (r *report) write(w io.Writer, format, dataDir string) error {
 		return enc.Encode(r)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nResults\n  %d LLM calls recorded, %d failed, %d lost\n", r.Exchanges, r.Failed, r.Lost)
+	if r.Missing == "" {
+		fmt.Fprintf(&b, "\nResults\n  %d LLM calls recorded, %d failed, %d lost\n", r.Exchanges, r.Failed, r.Lost)
+	} else {
+		fmt.Fprintf(&b, "\nResults\n  %d LLM calls published\n  %s\n", r.Published, r.Missing)
+	}
 	list := func(title string, m map[string]uint64) {
 		if len(m) == 0 {
 			return
@@ -101,16 +106,18 @@ func (r *report) write(w io.Writer, format, dataDir string) error {
 	for _, a := range r.Alerts {
 		fmt.Fprintf(&b, "\nSlack message, %.1f s after the call that crossed the threshold\n", a.PublishedToPosted/1000)
 		for line := range strings.Lines(a.text) {
-			fmt.Fprintf(&b, "  │ %s", line)
+			fmt.Fprintf(&b, "  │ %s", strings.Replace(line, "    llmtap ", "    "+program()+" ", 1)) // runs as printed
 		}
 		fmt.Fprintln(&b)
 	}
 	if len(r.Alerts) == 0 {
 		fmt.Fprintln(&b, "\nNo alert fired.")
 	}
-	fmt.Fprintln(&b, "\nNext, in another terminal")
-	for _, name := range []string{"causes", "failures_by_stage", "whose_change"} {
-		fmt.Fprintf(&b, "  %s query %s --data-dir %s\n", program(), name, dataDir)
+	if r.Missing == "" {
+		fmt.Fprintln(&b, "\nNext, in another terminal")
+		for _, name := range []string{"causes", "failures_by_stage", "whose_change"} {
+			fmt.Fprintf(&b, "  %s query %s --data-dir %s\n", program(), name, dataDir)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

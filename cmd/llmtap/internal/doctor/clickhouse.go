@@ -21,13 +21,13 @@ const (
 // checkClickHouse checks the configured server, or the running embedded one.
 func (c *checker) checkClickHouse(ctx context.Context) {
 	cfg, ok := connect.ClickHouse(c.cfg)
-	where := config.MaskURL(cfg.DSN)
+	where, none := config.MaskURL(cfg.DSN), false
 	if c.cfg.ClickHouse.DSN == "" {
-		c.checkLibrary()
+		none = c.checkLibrary()
 		where = "embedded in " + config.ClickHouseDir(c.cfg.DataDir)
 	}
 	if !ok {
-		if c.running {
+		if c.running && !none {
 			c.fail("clickhouse", "see the log of llmtap up, and restart it", "the server %s is not running", where)
 		}
 		return
@@ -77,10 +77,12 @@ func (c *checker) checkSchema(st *clickhouse.State) bool {
 	return len(newer) > 0
 }
 
-// checkLibrary checks the library of the embedded ClickHouse.
-func (c *checker) checkLibrary() {
+// checkLibrary checks the library of the embedded ClickHouse, and reports whether there is none.
+func (c *checker) checkLibrary() (none bool) {
 	path, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: c.cfg.Chdb.CacheDir})
 	switch {
+	case errors.Is(err, chdb.ErrNone):
+		c.warn("libchdb", "to store calls, run: "+chdb.HowToAdd, "%v; alerts and counts work without it", chdb.ErrNone)
 	case err != nil:
 		c.fail("libchdb", "", "%v", err) // err includes the fix
 	case path == "":
@@ -88,6 +90,7 @@ func (c *checker) checkLibrary() {
 	default:
 		c.ok("libchdb", "%s", path)
 	}
+	return errors.Is(err, chdb.ErrNone)
 }
 
 // checkDisk checks the disk of the embedded servers.

@@ -52,7 +52,7 @@ func readableByAll(file string) bool {
 // checkCertificates checks the certificates that the configuration names.
 func (c *checker) checkCertificates() {
 	if _, err := c.cfg.TLS.Config(slog.New(slog.DiscardHandler)); err != nil {
-		c.fail("certificates", "see deploy/README.md, Listeners, for what the files must contain", "tls: %v", err)
+		c.fail("certificates", "see deploy/CONNECT.md, TLS, for what the files must contain", "tls: %v", err)
 	}
 	for _, k := range c.cfg.Keys() {
 		file := k.File()

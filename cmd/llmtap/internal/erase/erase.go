@@ -73,6 +73,14 @@ func (e *Eraser) Run(ctx context.Context, subject clickhouse.ErasureSubject, dry
 	return &Report{DryRun: dryRun, Scanned: erased.Scanned, Events: erased.Events, DeadLetters: erased.DeadLetters, Rows: plan.Rows}, nil
 }
 
+// Add adds the counts of another subject.
+func (r *Report) Add(other *Report) {
+	r.Scanned, r.Events, r.DeadLetters = r.Scanned+other.Scanned, r.Events+other.Events, r.DeadLetters+other.DeadLetters
+	for table, n := range other.Rows {
+		r.Rows[table] += n
+	}
+}
+
 // Write writes the report as text or json.
 func (r *Report) Write(w io.Writer, format string) error {
 	if format == command.JSON {

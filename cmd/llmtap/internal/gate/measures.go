@@ -23,7 +23,7 @@ type measure struct {
 	sql      string // value of a call; NULL: it has none
 	provider bool   // it depends on the provider, so only calls at the same time are compared
 	worse    string // what a worse version does
-	unit     string // of a value, after a space; "s" for a duration, "$" for dollars
+	unit     string // of a value, after a space unless it begins with %; "s" for a duration, "$" for dollars
 }
 
 // cacheSQL is the share of what could be read from the prompt cache that was not, for a reason that the agent could avoid.
@@ -36,8 +36,8 @@ var measures = []measure{
 	{"output_tokens", "nullIf(toFloat64(output_tokens), 0)", false, "writes more tokens", "tokens"},
 	{"history", "nullIf(toFloat64(messages), 0)", false, "sends longer histories", "messages"},
 	{"cost", "nullIf(cost / 1e6, 0)", false, "costs more", "$"},
-	{"tool_errors", "100. * tool_errors / nullIf(replies, 0)", false, "has more errors of tools", "percent of tool replies with an error"},
-	{"cache", cacheSQL, false, "misses the prompt cache more often", "percent of the prompt missed"},
+	{"tool_errors", "100. * tool_errors / nullIf(replies, 0)", false, "has more errors of tools", "% of tool replies with an error"},
+	{"cache", cacheSQL, false, "misses the prompt cache more often", "% of the prompt missed"},
 }
 
 func measureNames() (names []string) {
@@ -177,7 +177,10 @@ func (m *Measure) String() string {
 		case "$":
 			return "$" + strconv.FormatFloat(v, 'g', 3, 64)
 		}
-		return quantity.Count(int(v)) + " " + x.unit
+		if x.unit[0] != '%' {
+			return quantity.Count(int(v)) + " " + x.unit
+		}
+		return quantity.Count(int(v)) + x.unit
 	}
 	now := ""
 	if m.After > 0 {

@@ -3,16 +3,19 @@ package lint
 import (
 	"cmp"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// historyBytes is the memory limit for exchanges. The conversation that has been idle for the longest time is evicted
+// HistoryBytes is the memory limit for exchanges. The conversation that has been idle for the longest time is evicted
 // first.
-const historyBytes = 96 << 20
+const HistoryBytes = 96 << 20
 
 // Exchanges judges exchanges in chronological order, so that an answer precedes the next request.
 type Exchanges struct {
@@ -46,20 +49,28 @@ func (e *Exchanges) Answer(turn *session.Turn, status int, a *facts.Response, cu
 	e.judge.Answer(turn, session.Answer{Facts: a, Order: e.seq, MinSeq: e.seq, Cut: cut})
 }
 
+// Record judges the request of a recorded exchange with facts q, and stores its answer a, or that there is none; name identifies the
+// exchange in findings. It returns why the call failed, if it did; an answer that is foreign, from another provider than the one
+// whose rules apply, explains nothing. The record must stay valid.
+func (e *Exchanges) Record(rec *records.Record, name string, t wire.Target, q *facts.Request, a *facts.Response, foreign bool) (findings []judge.Finding, why cause.Cause, failed bool) {
+	turn, findings := e.Request(&session.Request{
+		Service: rec.Service, Conversation: rec.Conversation, Exchange: name, Instance: rec.Instance, Run: rec.Run, Target: t, Facts: q, Body: rec.Body,
+	})
+	if !foreign {
+		why, failed = Explain(rec, t, q, a, findings)
+	}
+	e.Answer(turn, rec.Status, a, rec.Fault != "" && a != nil && a.FinishReason == "")
+	return findings, why, failed
+}
+
 // exchange judges the request of an exchange and stores its answer.
 func (l *Linter) exchange(j *job) {
-	rec := j.rec
-	turn, findings := l.exchanges.Request(&session.Request{
-		Service: rec.Service, Conversation: rec.Conversation, Exchange: j.res.exchange, Instance: rec.Instance, Run: rec.Run, Target: j.target, Facts: j.request, Body: rec.Body,
-	})
-	j.explain(j.request, findings)
+	findings, why, failed := l.exchanges.Record(j.rec, j.res.exchange, j.target, j.request, j.responded(), j.foreign)
+	if failed {
+		j.fail(why)
+	}
 	for i := range findings {
 		j.res.add(l.Minimum, &findings[i].Violation, &findings[i], j.accepted())
 	}
 	j.violations = len(findings)
-	a := &j.answer
-	if !j.answered {
-		a = nil
-	}
-	l.exchanges.Answer(turn, rec.Status, a, rec.Fault != "" && j.answer.FinishReason == "")
 }

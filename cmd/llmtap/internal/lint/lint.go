@@ -103,7 +103,7 @@ type Linter struct {
 
 // New returns a Linter with all rules.
 func New(p Printer) *Linter {
-	return &Linter{Minimum: check.Style, Printer: p, exchanges: NewExchanges(historyBytes), caches: analyzer.NewCaches(), reasons: map[string]bool{}}
+	return &Linter{Minimum: check.Style, Printer: p, exchanges: NewExchanges(HistoryBytes), caches: analyzer.NewCaches(), reasons: map[string]bool{}}
 }
 
 // Severities returns the values of Minimum.

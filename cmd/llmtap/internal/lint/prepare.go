@@ -2,7 +2,6 @@ package lint
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -77,20 +76,16 @@ func (j *job) accepted() bool {
 	return len(e) == 0 || bytes.Equal(e, bytes.TrimSpace(j.rec.Response))
 }
 
-// explain sets why the call of j failed, if it did. An answer from another provider than the one whose rules apply explains
-// nothing.
-func (j *job) explain(q *facts.Request, findings []judge.Finding) {
-	if j.foreign {
-		return
-	}
-	a := &j.answer
+// responded returns the facts of the answer; nil if there is none.
+func (j *job) responded() *facts.Response {
 	if !j.answered {
-		a = nil
+		return nil
 	}
-	c, failed := Explain(j.rec, j.target, q, a, findings)
-	if !failed {
-		return
-	}
+	return &j.answer
+}
+
+// fail sets why the call of j failed.
+func (j *job) fail(c cause.Cause) {
 	j.res.Status, j.res.Cause, j.res.CauseKnown, j.res.why = j.rec.Status, c.ID, c.Known, c
 	if c.OfContent(j.rec.Status) {
 		j.res.Refused = j.rec.Status
@@ -132,11 +127,7 @@ func (w *worker) prepare(j *job) {
 	}
 	j.rec = rec
 	res.ID, res.body = rec.ID, rec.Body
-	switch j.skipped = rec.Unjudged(); {
-	case j.skipped != nil:
-		return
-	case len(rec.Body) == 0 || string(rec.Body) == "null":
-		j.skipped = errors.New("the record has no request body")
+	if j.skipped = rec.Unjudged(); j.skipped != nil {
 		return
 	}
 	t, foreign := rec.TargetFor(w.forced)
@@ -165,7 +156,9 @@ func (w *worker) prepare(j *job) {
 	for _, v := range w.checker.Check(q, t, nil) {
 		findings = append(findings, judge.Finding{Violation: v})
 	}
-	j.explain(q, findings)
+	if c, failed := Explain(rec, t, q, j.responded(), findings); failed && !j.foreign {
+		j.fail(c)
+	}
 	for i := range findings {
 		res.add(w.minimum, &findings[i].Violation, nil, j.accepted())
 	}

@@ -59,6 +59,7 @@ func (f Filter) earlier(now time.Time) (string, error) {
 type read struct {
 	name   string // of a statement of the web pages, or of a stored query
 	values queries.Values
+	prices string // see price.Table.Bound; "" if the query reads no prices
 	rows   []rows.Row
 	err    error
 }
@@ -88,6 +89,9 @@ func (r *read) run(ctx context.Context, q rows.Querier, now time.Time) ([]rows.R
 	sql, params, err := stored.Bind(r.values, now)
 	if err != nil {
 		return nil, err
+	}
+	if r.prices != "" {
+		params["prices"] = r.prices
 	}
 	res, err := q.Query(ctx, sql, params)
 	if err != nil {

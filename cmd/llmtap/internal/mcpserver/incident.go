@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
 	"github.com/llmtap/llmtap/dashboards/differs"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -35,6 +36,7 @@ type incident struct {
 	Since         string     `json:"since"`
 	Calls         int        `json:"calls"`
 	Hit           int        `json:"hit"`
+	Guessed       int64      `json:"guessed_calls,omitempty"` // of Hit, calls of which the cause is a guess
 	First         string     `json:"first,omitempty"`
 	Last          string     `json:"last,omitempty"`
 	CallsSince    int        `json:"calls_since_last"`
@@ -102,7 +104,7 @@ func (t *tools) incident(ctx context.Context, in incidentInput) (answer, error) 
 		if err != nil {
 			return answer{}, fmt.Errorf("why: %w", err)
 		}
-		_, out.Meaning, out.Fix = wording.Problem(in.Why)
+		_, out.Meaning, out.Fix = wording.Problem(in.Why, false)
 		out.Meaning, out.Fix = cmp.Or(out.Meaning, entries[0].Title), cmp.Or(out.Fix, entries[0].Fix)
 	}
 	err = t.withStore(ctx, func(q rows.Querier, _ func() string) error {
@@ -145,13 +147,15 @@ func (x *incident) read(ctx context.Context, q rows.Querier, now time.Time, in i
 	x.Missing, x.Instead = missing(helpful), nil
 	for _, r := range totals.rows {
 		x.Calls, x.Hit, x.CallsSince = r.Int("calls"), r.Int("hits"), r.Int("calls_since")
+		x.Guessed = r.Int64("guessed")
 		x.First, x.Last = stamp(r.Time("first_hit")), stamp(r.Time("last_hit"))
 	}
 	if x.Hit == 0 {
 		x.First, x.Last, x.CallsSince = "", "", 0
 		for _, r := range causes.rows[:min(len(causes.rows), maxFailures)] {
 			why := alerts.Share{Cause: r.Text("cause"), RootCause: r.Text("root_cause")}
-			x.Instead = append(x.Instead, fmt.Sprintf("%s: %s %s (%d)", subject(r.Text("service"), r.Text("stage")), wording.Kind(&alerts.Evidence{}, why), why.ID(), r.Int("failed_calls")))
+			what := stored.Guessed(wording.Kind(&alerts.Evidence{}, why)+" "+why.ID(), guessedOf(r), r.Int64("failed_calls"))
+			x.Instead = append(x.Instead, fmt.Sprintf("%s: %s (%d)", subject(r.Text("service"), r.Text("stage")), what, r.Int("failed_calls")))
 		}
 		return nil
 	}
@@ -219,7 +223,7 @@ func (x *incident) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s", x.Subject)
 	if x.Why != "" {
-		fmt.Fprintf(&b, ", %s: %s", x.Why, x.Meaning)
+		fmt.Fprintf(&b, ", %s: %s", x.Why, stored.Guessed(x.Meaning, x.Guessed, int64(x.Hit)))
 	}
 	b.WriteString("\n")
 	what := "failed"

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
@@ -237,6 +238,69 @@ func TestRows(t *testing.T) {
 			t.Errorf("%d rows seen: %s", seen, text[len(text)-200:])
 		}
 	}
+}
+
+// A prompt cache that a change of the agent broke is among what is wrong, though no call failed; an eviction is not.
+func TestBrokenCache(t *testing.T) {
+	c := connect(t, options(t, func(_ context.Context, sql string) (*clickhouse.Result, error) {
+		res := &clickhouse.Result{}
+		if strings.Contains(sql, "cached_percent") {
+			for _, name := range []string{"service", "stage", "service_version", "model", "reason", "element", "detail", "reusable", "missed", "calls_with_it", "missed_usd"} {
+				res.Columns = append(res.Columns, clickhouse.Column{Name: name})
+			}
+			res.Rows = [][]any{
+				{"checkout", "planner", "2.5.0", "m", "system_changed", "system", "time", int64(1000), int64(900), int64(40), 0.5},
+				{"checkout", "writer", "2.5.0", "m", "tools_changed", "tools", "", int64(1000), int64(90), int64(1), 0.1},
+				{"checkout", "planner", "2.5.0", "m", "evicted", "", "", int64(1000), int64(100), int64(4), 0.1},
+			}
+		}
+		return res, nil
+	}))
+	text, _ := ask(t, c, "whats_wrong", `{}`)
+	for _, part := range []string{
+		"- cache_broken: checkout/planner: 2.5.0 of m misses the prompt cache", "the system prompt changed (time); 900 tokens in 40 calls, $0.50 more. Fix: Put what changes",
+		`; next: query {"name":"cache","parameters":{"service":"checkout",`,
+	} {
+		must.Contain(t, text, part)
+	}
+	must.Equal(t, strings.Count(text, "cache_broken"), 1, "broken caches in %s", text)
+}
+
+// A cause that is a guess is told as one, unless the root cause is known.
+func TestGuess(t *testing.T) {
+	c := connect(t, options(t, func(_ context.Context, sql string) (*clickhouse.Result, error) {
+		res := &clickhouse.Result{}
+		columns := func(names ...string) {
+			for _, name := range names {
+				res.Columns = append(res.Columns, clickhouse.Column{Name: name})
+			}
+		}
+		switch {
+		case strings.Contains(sql, "percent_of_failed"):
+			columns("service", "cause", "known", "root_cause", "failed_calls")
+			res.Rows = [][]any{
+				{"a", "server_error", map[string]uint64{"guessed": 8}, "", uint64(8)},
+				{"b", "server_error", map[string]uint64{"guessed": 3, "stated": 5}, "", uint64(8)},
+				{"c", "orphan_tool_reply", map[string]uint64{"guessed": 8}, "tool_calls_dropped_on_save", uint64(8)},
+				{"d", "server_error", map[string]uint64{"stated": 8}, "", uint64(8)},
+			}
+		case strings.Contains(sql, "AS last_hit") && strings.Contains(sql, "calls_since"):
+			columns("calls", "hits", "guessed")
+			res.Rows = [][]any{{uint64(20), uint64(8), uint64(3)}}
+		}
+		return res, nil
+	}))
+	_, meaning, _ := wording.Problem("server_error", false)
+	text, res := ask(t, c, "whats_wrong", `{}`)
+	for _, part := range []string{
+		"1. a: 8 of 0 calls failed (–): probably " + meaning + "\n", "2. b: 8 of 0 calls failed (–): " + meaning + " (guessed for 3 of 8 calls)\n", "4. d: 8 of 0 calls failed (–): " + meaning + "\n",
+	} {
+		must.Contain(t, text, part)
+	}
+	must.Equal(t, strings.Count(text, "probably"), 1, "guesses in %s", text)
+	must.Contain(t, string(must.Get(json.Marshal(res.StructuredContent))(t)), `"guessed_calls":3`)
+	text, _ = ask(t, c, "incident", `{"service":"b","why":"server_error"}`)
+	must.Contain(t, text, "b, server_error: "+meaning+" (guessed for 3 of 8 calls)\n")
 }
 
 // At most maxCalls run at a time. A call that takes too long is an error.

@@ -11,8 +11,11 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -46,6 +49,7 @@ type failure struct {
 	RootCause    string `json:"root_cause,omitempty"`
 	Meaning      string `json:"meaning"`
 	Failed       int    `json:"failed_calls"`
+	Guessed      int64  `json:"guessed_calls,omitempty"` // of Failed, calls of which Meaning is a guess
 	Calls        int    `json:"calls_of_stage"`
 	Versions     string `json:"versions,omitempty"`
 	Change       string `json:"whose_change,omitempty"`
@@ -99,8 +103,9 @@ func (t *tools) whatsWrong(ctx context.Context, in Filter) (answer, error) {
 		alerts  = &read{name: "alerts", values: in.values()}
 		masked  = &read{name: "masked_failures", values: in.values()}
 		latent  = &read{name: "latent_violations", values: in.values()}
+		cache   = &read{name: "cache", values: in.values(), prices: t.Prices.Bound()}
 		newest  = &read{name: "newest_call"}
-		helpful = []*read{stages, first, ledger, over, bursts, alerts, masked, latent, newest}
+		helpful = []*read{stages, first, ledger, over, bursts, alerts, masked, latent, cache, newest}
 	)
 	err = t.withStore(ctx, func(q rows.Querier, _ func() string) error {
 		return run(ctx, q, now, append([]*read{causes}, helpful...)...)
@@ -125,7 +130,7 @@ func (t *tools) whatsWrong(ctx context.Context, in Filter) (answer, error) {
 		out.Failures = append(out.Failures, newFailure(r, in, calls, first.rows, ledger.rows, over.rows, bursts.rows))
 	}
 	out.addAlerts(alerts.rows)
-	out.addSignals(in, masked.rows, latent.rows)
+	out.addSignals(in, masked.rows, latent.rows, cache.rows)
 	return short(out.text(), out)
 }
 
@@ -140,7 +145,7 @@ func timeOf(text string, now time.Time) time.Time {
 func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over, bursts []rows.Row) failure {
 	service, stage, cause, root := r.Text("service"), r.Text("stage"), r.Text("cause"), r.Text("root_cause")
 	why := (alerts.Share{Cause: cause, RootCause: root}).ID()
-	_, meaning, _ := wording.Problem(why)
+	_, meaning, _ := wording.Problem(why, false)
 	next := incidentInput{Filter: in, Why: why}
 	next.Service, next.Stage = service, stage
 	f := failure{
@@ -148,6 +153,8 @@ func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over
 		Calls: calls[service+"\x00"+stage], Versions: named(r.Texts("versions"), 5), Change: originOf(first, ledger, service, stage, why).text(),
 		First: stamp(r.Time("first_seen")), Last: stamp(r.Time("last_seen")), Conversation: line(r.Text("last_conversation_id"), maxLine), Next: step{"incident", next},
 	}
+	f.Guessed = guessedOf(r)
+	f.Meaning = stored.Guessed(f.Meaning, f.Guessed, r.Int64("failed_calls"))
 	same := func(r rows.Row) bool {
 		return r.Text("service") == service && r.Text("stage") == stage && r.Text("cause") == cause
 	}
@@ -159,6 +166,15 @@ func newFailure(r rows.Row, in Filter, calls map[string]int, first, ledger, over
 		f.Burst = fmt.Sprintf("%s to %s, peak %v%% of the calls in a window", stamp(b.Time("started")), stamp(b.Time("ended")), b.Float("peak_percent"))
 	}
 	return f
+}
+
+// guessedOf returns the calls of a row of causes of which the cause is a guess; 0 if the root cause is known.
+func guessedOf(r rows.Row) int64 {
+	if s := (alerts.Share{Cause: r.Text("cause"), RootCause: r.Text("root_cause")}); s.ID() != s.Cause {
+		return 0
+	}
+	known, _ := r["known"].(map[string]uint64)
+	return int64(known["guessed"])
 }
 
 func (w *wrong) addAlerts(found []rows.Row) {
@@ -184,7 +200,7 @@ func (w *wrong) addAlerts(found []rows.Row) {
 	}
 }
 
-func (w *wrong) addSignals(in Filter, masked, latent []rows.Row) {
+func (w *wrong) addSignals(in Filter, masked, latent, cache []rows.Row) {
 	next := func(name string, r rows.Row) step {
 		f := in
 		f.Service, f.Stage = r.Text("service"), r.Text("stage")
@@ -205,6 +221,19 @@ func (w *wrong) addSignals(in Filter, masked, latent []rows.Row) {
 		w.Signals = append(w.Signals, signal{"latent_violation", subject(r.Text("service"), r.Text("stage")), fmt.Sprintf(
 			"%s accepted %s that %s would reject (%s)", line(r.Text("provider"), maxVersion), quantity.Plural(r.Int("violations"), "violation"), r.Text("target"), r.Text("rule_id"),
 		), next("latent_violations", r)})
+	}
+	cache = slices.DeleteFunc(cache, func(r rows.Row) bool { // also what hardly costs anything
+		return !promptcache.Avoidable(r.Text("reason")) || 10*r.Int("missed") < r.Int("reusable")
+	})
+	for _, r := range cache[:min(len(cache), maxOthers)] {
+		v := promptcache.Verdict{Reason: r.Text("reason"), Element: r.Text("element"), Detail: r.Text("detail")}
+		text := fmt.Sprintf("%s of %s misses the prompt cache since %s: %s; %s in %s", cmp.Or(line(r.Text("service_version"), maxVersion), "no version"),
+			line(r.Text("model"), maxVersion), stamp(r.Time("first_call")), promptcache.Words(v.Reason, v.Element, v.Detail),
+			quantity.Plural(r.Int("missed"), "token"), quantity.Plural(r.Int("calls_with_it"), "call"))
+		if usd := r.Float("missed_usd"); usd > 0 {
+			text += fmt.Sprintf(", $%.2f more", usd)
+		}
+		w.Signals = append(w.Signals, signal{signals.CacheBroken, subject(r.Text("service"), r.Text("stage")), text + ". Fix: " + strings.TrimSuffix(v.Fix(), "."), next("cache", r)})
 	}
 }
 

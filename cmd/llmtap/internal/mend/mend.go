@@ -39,9 +39,11 @@ type Mender struct {
 	Report  io.Writer
 	Style   *terminal.Style
 	Counts  Counts
-	buffer  []byte
-	answers map[string][][]byte // by conversation
-	checker *check.Checker
+
+	buffer    []byte
+	answers   map[string][][]byte // by conversation
+	exchanges *lint.Exchanges
+	checker   *check.Checker // of records that are not exchanges
 }
 
 // Counts contains the numbers of histories by outcome.
@@ -75,6 +77,12 @@ func (m *Mender) record(source string, v records.Value) error {
 	if err := v.Check(); err != nil {
 		return m.unreadable(source, err)
 	}
+	if m.exchanges == nil {
+		m.exchanges, m.checker = lint.NewExchanges(lint.HistoryBytes), check.NewChecker(rules.InOrder)
+	}
+	if len(v.Text) <= records.Kept { // the exchanges keep it
+		v.Text = bytes.Clone(v.Text)
+	}
 	m.buffer = m.buffer[:0]
 	rec, err := records.NewRecord(v.Text, m.Forced, &m.buffer)
 	if err != nil {
@@ -90,7 +98,7 @@ func (m *Mender) record(source string, v records.Value) error {
 	}
 	if m.Forced == nil {
 		h.Status = rec.Status
-		h.Cause, h.Refused = m.explain(rec, t)
+		m.explain(&h, rec)
 	}
 	if err := m.History(&h); err != nil {
 		return err
@@ -108,27 +116,37 @@ func (m *Mender) record(source string, v records.Value) error {
 	return nil
 }
 
-// explain returns why the provider refused a record, and whether it did for its content.
-func (m *Mender) explain(rec *records.Record, t wire.Target) (c cause.Cause, refused bool) {
-	scan, q, a := facts.ScanRequest, new(facts.Request), new(facts.Response)
+// explain sets why the provider refused the record of h. An exchange is judged after the earlier ones of its conversation, as llmtap
+// lint does.
+func (m *Mender) explain(h *History, rec *records.Record) {
+	scan, t, q, a := facts.ScanRequest, h.Target, new(facts.Request), new(facts.Response)
 	if rec.Body[0] == '[' {
 		scan = facts.ScanMessages
 	}
-	if t.Dialect == wire.Other || rec.Status == 0 || scan(t.Dialect, rec.Body, q) != nil {
-		return c, false
+	if t.Dialect == wire.Other || rec.Status == 0 && !rec.Exchange || scan(t.Dialect, rec.Body, q) != nil {
+		return
 	}
-	if facts.ScanResponse(t.Dialect, "", rec.Response, a) != nil {
+	if t.Model == "" {
+		t.Model = string(q.Model)
+	}
+	if len(rec.Response) == 0 || facts.ScanResponse(t.Dialect, "", rec.Response, a) != nil {
 		a = nil
 	}
-	if m.checker == nil {
-		m.checker = check.NewChecker(rules.InOrder)
-	}
 	var findings []judge.Finding
-	for _, v := range m.checker.Check(q, t, nil) {
-		findings = append(findings, judge.Finding{Violation: v})
+	var failed bool
+	if rec.Exchange {
+		findings, h.Cause, failed = m.exchanges.Record(rec, h.Source, t, q, a, false)
+		shows := func(f judge.Finding) bool { return f.Rule.ID == h.Cause.Rule && f.Predicted == check.Reject }
+		if i := slices.IndexFunc(findings, shows); i >= 0 {
+			h.Shown, h.Cause.Fix = findings[i].Summary, findings[i].Fix()
+		}
+	} else {
+		for _, v := range m.checker.Check(q, t, nil) {
+			findings = append(findings, judge.Finding{Violation: v})
+		}
+		h.Cause, failed = lint.Explain(rec, t, q, a, findings)
 	}
-	c, failed := lint.Explain(rec, t, q, a, findings)
-	return c, failed && c.OfContent(rec.Status)
+	h.Refused = failed && h.Cause.OfContent(rec.Status)
 }
 
 // A History is a request to repair.
@@ -143,6 +161,7 @@ type History struct {
 	Status  int
 	Cause   cause.Cause
 	Refused bool
+	Shown   string // what the request violates, if that shows the cause and is known
 
 	whole  []byte // the record that contains the messages under "messages"; nil if it is Body
 	member string // member of Body with the messages
@@ -317,7 +336,7 @@ func (m *Mender) report(h *History, res *repair.Result) error {
 		b.WriteString(s.Wrap("    ", "cannot be repaired; fix: "+v.Rule.Fix, "    ") + "\n")
 	}
 	if unmended {
-		meaning := lint.Meaning(&h.Cause)
+		meaning := cmp.Or(h.Shown, lint.Meaning(&h.Cause))
 		b.WriteString(s.Wrap("  ", fmt.Sprintf("%s (%s): %s", s.Red(h.Cause.ID), lint.Known(h.Cause.Known, h.Status), meaning), "  ") + "\n")
 		b.WriteString(s.Wrap("    ", "not mended; fix: "+h.Cause.Fix, "    ") + "\n")
 	}

@@ -191,7 +191,7 @@ FROM exchanges_final WHERE service = {service:String} AND NOT failed AND status 
 // await returns the result of sql, once its first value is count or half a minute has passed.
 func (w *world) await(t *testing.T, sql, service string, count uint64) []any {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		if got := w.query(t, sql, service); got[0] == count || time.Now().After(deadline) {
 			return got
 		}

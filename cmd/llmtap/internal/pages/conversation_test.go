@@ -20,7 +20,7 @@ func TestDescribeExchange(t *testing.T) {
 		Exchange: stored.Exchange{ID: "x1", Status: 400, Dialect: "openai_chat"},
 		Messages: []string{
 			`{"role":"user","content":"q"}`,
-			`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\\"k84d8e2ef713e31d4\\":\\"~9:ac71f2eb95ef6312\\"}"}}]}`,
+			`{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"k84d8e2ef713e31d4\":\"~9:ac71f2eb95ef6312\"}"}}]}`,
 			`{"role":"tool","tool_call_id":"c1","content":"ok"}`,
 			`{"role":"tool","tool_call_id":"c2","content":"~12:0123456789abcdef"}`,
 			``,
@@ -36,7 +36,7 @@ func TestDescribeExchange(t *testing.T) {
 	if call.Partner != 2 || call.Timing != "reply sent 1.5 s after the call" || reply.Partner != 1 || reply.Name != "f" {
 		t.Errorf("call %+v, reply %+v", call, reply)
 	}
-	must.Equal(t, call.Text, "{\n  …: (9 bytes)\n}", "arguments as a shape")
+	must.Equal(t, call.Text, "{…: (9 bytes)}", "arguments as a shape")
 	if other.Partner != -1 || !other.Shaped || other.Text != "(12 bytes)" || out.Shapes == "" {
 		t.Errorf("shaped reply %+v", other)
 	}

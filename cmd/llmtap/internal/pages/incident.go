@@ -54,7 +54,7 @@ func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
 }
 
 // Meaning implements web.Incidents.
-func (Incidents) Meaning(id string) (kind, phrase, fix string) { return wording.Problem(id) }
+func (Incidents) Meaning(id string) (kind, phrase, fix string) { return wording.Problem(id, false) }
 
 // ProviderMessage implements web.Incidents.
 func (Incidents) ProviderMessage(errorText string) string { return wording.ProviderMessage(errorText) }

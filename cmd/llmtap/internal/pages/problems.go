@@ -100,7 +100,7 @@ func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Prob
 	}
 	out.Subject = cmp.Or(strings.Trim(p.Service+"/"+p.Stage, "/"), p.Cause)
 	out.Summary = strings.TrimPrefix(p.Summary, p.Service+"/"+p.Stage+": ")
-	out.Kind, out.Why, out.Fix = wording.Problem(p.Cause)
+	out.Kind, out.Why, out.Fix = wording.Problem(p.Cause, p.Guessed)
 	out.Kind = cmp.Or(p.Kind, out.Kind)
 	out.Measure, out.Direction = wording.Measure(p.Cause)
 	out.Fix = cmp.Or(p.Fix, out.Fix)

@@ -180,7 +180,7 @@ func (l Local) Get(ctx context.Context, id string) (Details, error) {
 }
 
 func (l Local) problem(p alerts.Problem, now time.Time) Problem {
-	kind, text, fix := wording.Problem(p.Cause)
+	kind, text, fix := wording.Problem(p.Cause, p.Guessed)
 	p.Kind, p.Fix = cmp.Or(p.Kind, kind), cmp.Or(p.Fix, fix)
 	return Problem{p.ID(), p.State(now), text, p, wording.ProblemURL(l.Pages, p.ID())}
 }

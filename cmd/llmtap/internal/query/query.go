@@ -31,6 +31,7 @@ const Times = "A time is a duration before now (15 minutes, 2h, 7d), a local tim
 type Query struct {
 	queries.Query
 	values queries.Values
+	names  func(key func() (string, error)) error // as AddFilters returns it; nil without filters
 }
 
 // New selects the query named in c.Args, adds its parameters to c and adapts the help. Without a name, it adds --sql. The
@@ -47,7 +48,7 @@ func New(c *command.Call) (*Query, error) {
 		return nil, command.BadInput(err)
 	}
 	c.Command.Args, c.Command.Short, c.Command.Long, c.Command.Examples = q.Name, q.Question, "", q.examples()
-	AddFilters(c, q.Parameters, q.values)
+	q.names = AddFilters(c, q.Parameters, q.values)
 	for _, p := range q.Parameters {
 		value, help := "`text`: ", p.Doc
 		switch {
@@ -72,14 +73,16 @@ func New(c *command.Call) (*Query, error) {
 	return q, nil
 }
 
-// AddFilters adds the filters among params to c and appends their values to values.
-func AddFilters(c *command.Call, params []queries.Parameter, values queries.Values) {
+// AddFilters adds the filters among params to c and appends their values to values. Names of users become values when resolve is called
+// after the flags are parsed, as that of user.Flags.
+func AddFilters(c *command.Call, params []queries.Parameter, values queries.Values) (resolve func(key func() (string, error)) error) {
+	resolve = func(func() (string, error)) error { return nil }
 	for _, p := range params {
 		if !p.Filter {
 			continue
 		}
 		if p.Name == "user" {
-			user.Flags(c, "only this user", func(label string) { values["user"] = append(values["user"], label) })
+			resolve = user.Flags(c, "only this user", func(label string) { values["user"] = append(values["user"], label) })
 			continue
 		}
 		c.Parameters.Func(p.Name, "`text`: "+p.Doc, func(v string) error {
@@ -88,6 +91,7 @@ func AddFilters(c *command.Call, params []queries.Parameter, values queries.Valu
 			return errors.Unwrap(err) // without the name of the filter
 		})
 	}
+	return resolve
 }
 
 // firstArg returns the first argument that is neither a flag nor the value of a flag. Parameters of queries have values.
@@ -109,12 +113,13 @@ func firstArg(c *command.Call) string {
 // Named returns a stored query with these parameter values.
 func Named(name string, values queries.Values) (*Query, error) {
 	q, err := queries.Get(name)
-	return &Query{q, values}, err
+	return &Query{Query: q, values: values}, err
 }
 
 // Servers provides the configuration and the stored data. It is implemented by *connect.Servers.
 type Servers interface {
 	Config() (*config.Effective, error)
+	ShapeKey() (string, error)
 	WithStore(ctx context.Context, f func(rows.Querier) error) error
 }
 
@@ -123,6 +128,11 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, forma
 	cfg, err := servers.Config()
 	if err != nil {
 		return err
+	}
+	if q.names != nil {
+		if err := q.names(servers.ShapeKey); err != nil {
+			return err
+		}
 	}
 	sql, params, err := q.Statement(cfg.Prices, style.In(time.Now()))
 	if err != nil {

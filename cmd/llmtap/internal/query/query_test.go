@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -26,7 +27,10 @@ func parse(t *testing.T, args ...string) (q *Query, help string, err error) {
 		if q, err = New(c); err != nil {
 			return err
 		}
-		return c.Parse()
+		if err := c.Parse(); err != nil || q.names == nil {
+			return err
+		}
+		return q.names(func() (string, error) { return "key", nil })
 	}}
 	call := &command.Call{Args: append([]string{"query"}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
 	err = command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call)
@@ -52,7 +56,7 @@ func TestNew(t *testing.T) {
 	f("causes", queries.Values{"since": {"usage"}}, "--config", "x", "--since=usage", "causes")
 
 	f("causes", queries.Values{"attr": {"tenant=acme", "vip"}}, "--utc", "--attr", "tenant=acme", "causes", "--attr=vip")
-	f("causes", queries.Values{"user": {"5b1c", "0eb072f6a63163ec"}}, "--user", "5b1c", "causes", "--user-name", "ann@example.com")
+	f("causes", queries.Values{"user": {"5b1c", "0eb072f6a63163ec", event.HashUser([]byte("key"), "ann@example.com")}}, "--user", "5b1c", "causes", "--user-name", "ann@example.com")
 
 	if _, _, err := parse(t, "cause"); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
 		t.Errorf("unknown query: %v", err)

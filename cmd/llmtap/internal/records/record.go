@@ -102,9 +102,13 @@ func NewRecord(text []byte, forced *wire.Target, buffer *[]byte) (*Record, error
 	r.Fault = f.Label("error")
 	switch {
 	case r.Exchange:
-		if r.Body = f.Body("request"); f.Has("response") {
+		r.Body = f.Body("request")
+		if f.Has("response") {
 			r.Response = f.Body("response")
+		} else if a := f["answer"]; len(a) > 0 && a[0] != '[' { // of llmtap show
+			r.Response = f.Body("answer")
 		}
+		r.Fault = cmp.Or(r.Fault, f.Label("error_text"))
 		r.Service, r.Instance, r.Run = f.Label("service"), f.Label("instance"), f.Label("run_id")
 		r.Conversation = cmp.Or(f.Label("conversation"), f.Label("conversation_id"))
 	case f.Has("custom_id") && (f.Has("body") || f.Has("params")): // a request of a batch
@@ -177,8 +181,11 @@ func firstElements(array []byte, n int) (elements []byte, open bool) {
 
 // Unjudged returns why no rules apply to r, or nil.
 func (r *Record) Unjudged() error {
-	if r.Unknown != "" {
+	switch {
+	case r.Unknown != "":
 		return fmt.Errorf("unknown format %q; --dialect sets the format", r.Unknown)
+	case len(r.Body) == 0 || string(r.Body) == "null":
+		return errors.New("the record has no request body")
 	}
 	return nil
 }

@@ -71,6 +71,13 @@ var scenes = []scene{
 		refused: `{"messages":[{"role":"user","content":[{"text":"Which port?"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"t1","name":"read","input":{"path":"a"}}}]},{"role":"user","content":[{"text":"Well?"}]}]}`,
 		url:     "AWS_ENDPOINT_URL_BEDROCK_RUNTIME", rule: "missing_tool_reply",
 	},
+	{
+		target:  wire.Target{Dialect: wire.Interactions, Variant: wire.GeminiAPI},
+		request: `{"model":"gemini-2.5-flash","input":[{"type":"user_input","content":[{"type":"text","text":"Which port?"}]}]}`,
+		answer:  `[{"type":"function_call","id":"c1","name":"read","arguments":{"path":"a"}}]`,
+		refused: `{"model":"gemini-2.5-flash","input":[{"type":"user_input","content":[{"type":"text","text":"Which port?"}]},{"type":"function_result","call_id":"c1","name":"read","result":"80"}]}`,
+		url:     "GOOGLE_GEMINI_BASE_URL", rule: "orphan_tool_reply",
+	},
 }
 
 func (s *scene) steps(t *testing.T) *reduce.Case {

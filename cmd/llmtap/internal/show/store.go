@@ -190,7 +190,11 @@ func (s Store) Write(ctx context.Context, w io.Writer, id string, o Options) err
 		return command.WriteJSON(w, c)
 	case command.JSONL:
 		for _, t := range c.Exchanges {
-			if err := writeLine(w, t); err != nil {
+			line, err := t.object(ctx, s)
+			if err != nil {
+				return err
+			}
+			if err := writeLine(w, line); err != nil {
 				return err
 			}
 		}

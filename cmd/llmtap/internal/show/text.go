@@ -2,6 +2,7 @@ package show
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -155,15 +156,15 @@ const OnlyShapes = "Only shapes are stored, which suffice for most checks and ke
 var shapedText = regexp.MustCompile(`"~(\d+):[0-9a-f]{16}(?::\w+)?"`)
 
 // shapedKey matches a name in free content, such as an argument of a call, in a shape.
-var shapedKey = regexp.MustCompile(`"k[0-9a-f]{16}":`)
+var shapedKey = regexp.MustCompile(`"k[0-9a-f]{16}": *`)
 
-// Readable replaces shapes in JSON by their sizes: {"k84d8e2ef713e31d4":"~9:ac71f2eb95ef6312"} becomes {…:(9 bytes)}. Other texts
+// Readable replaces shapes in JSON by their sizes: {"k84d8e2ef713e31d4":"~9:ac71f2eb95ef6312"} becomes {…: (9 bytes)}. Other texts
 // are unchanged.
 func Readable(text string) string {
 	if !shapedText.MatchString(text) {
 		return text
 	}
-	return shapedText.ReplaceAllString(shapedKey.ReplaceAllString(text, "…:"), "($1 bytes)")
+	return shapedText.ReplaceAllString(shapedKey.ReplaceAllString(text, "…: "), "($1 bytes)")
 }
 
 // Withheld says what is shown of an exchange whose texts are withheld.
@@ -256,18 +257,46 @@ func quoted(s string) string {
 
 // object returns e with request and answer, for JSON. A body that is not JSON becomes a string.
 func (e *Exchange) object() any {
-	out := struct {
+	c, answer := e.call()
+	return struct {
 		*Exchange
-		Request json.RawMessage `json:"request,omitempty"`
-		Answer  json.RawMessage `json:"answer,omitempty"`
-	}{Exchange: e}
+		call
+		Answer json.RawMessage `json:"answer,omitempty"`
+	}{e, c, answer}
+}
+
+// A call has what llmtap lint reads of an exchange.
+type call struct {
+	URL      string          `json:"url,omitempty"`
+	Request  json.RawMessage `json:"request,omitempty"`
+	Response json.RawMessage `json:"response,omitempty"`
+}
+
+// call returns the call of e and its answer apart.
+func (e *Exchange) call() (c call, answer json.RawMessage) {
+	if e.Server != "" {
+		c.URL = "https://" + e.Server + e.Path
+	}
 	if body, ok := e.Body(); ok {
-		out.Request = value(body)
+		c.Request = value(body)
 	}
 	if e.Answer != "" {
-		out.Answer = value(e.Answer)
+		answer = value(e.Answer)
 	}
-	return out
+	return c, answer
+}
+
+// object returns t with its whole request and answer. It reads the bodies of t.
+func (t *Turn) object(ctx context.Context, s Store) (any, error) {
+	if err := t.fill(ctx, s); err != nil {
+		return nil, err
+	}
+	c, answer := t.call()
+	c.Response = answer
+	return struct {
+		*Turn
+		call
+	}{t, c}, nil
 }
 
 // value returns body as JSON: unchanged if it is valid JSON, else as a string.

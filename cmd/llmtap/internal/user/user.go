@@ -8,19 +8,35 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
-// Flags adds --user and --user-name, which call set with the user label.
-func Flags(c *command.Call, doc string, set func(label string)) {
+// Flags adds --user and --user-name, which call set with user labels. A name has two: that of hooks with the key, and that of hooks
+// without one, as on the pages. They are set when resolve is called after the flags are parsed, with a function that finds the key.
+func Flags(c *command.Call, doc string, set func(label string)) (resolve func(key func() (string, error)) error) {
+	var names []string
 	c.Parameters.Func("user", "`hash`: "+doc+": the hash that hooks publish, or the name if they are configured to keep names", func(v string) error {
 		set(v)
 		return nil
 	})
-	c.Parameters.Func("user-name", "`name`: "+doc+" by name; the hash is computed with "+event.EnvShapeKey+", the key of the hooks", func(v string) error {
-		key := c.Getenv(event.EnvShapeKey)
-		label := event.HashUser([]byte(key), v)
-		if key == "" {
-			fmt.Fprintf(c.Stderr, "llmtap: %s is not set; without a key, the hash of %s is %s. If the hooks have a key, set the same one; llmtap up makes one in the file shape.key of its data directory.\n", event.EnvShapeKey, v, label)
-		}
-		set(label)
+	c.Parameters.Func("user-name", "`name`: "+doc+" by name; the hash is computed with the key of the hooks, from "+event.EnvShapeKey+" or the file shape.key of the data directory", func(v string) error {
+		names = append(names, v)
 		return nil
 	})
+	return func(find func() (string, error)) error {
+		if len(names) == 0 {
+			return nil
+		}
+		key, err := find()
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			without := event.HashUser(nil, name)
+			set(without)
+			if key != "" {
+				set(event.HashUser([]byte(key), name))
+			} else {
+				fmt.Fprintf(c.Stderr, "llmtap: %s is not set, and there is no file shape.key in the data directory; without a key, the hash of %s is %s. If the hooks have a key, set the same one.\n", event.EnvShapeKey, name, without)
+			}
+		}
+		return nil
+	}
 }

@@ -62,9 +62,10 @@ def instrument(
                    NATS. Default: $LLMTAP_ENDPOINT unless url is set; it takes precedence over $LLMTAP_NATS_URL.
     token          Token of the endpoint. Default: $LLMTAP_TOKEN.
     service, service_version, environment, agent
-                   Labels of every message. Defaults: $OTEL_SERVICE_NAME, then service.name, service.version,
-                   deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the name of the
-                   program and the version of its package or the commit in the environment.
+                   Labels of every message. Defaults: $LLMTAP_SERVICE and $LLMTAP_SERVICE_VERSION, then $OTEL_SERVICE_NAME, then
+                   service.name, service.version, deployment.environment.name and gen_ai.agent.name of
+                   $OTEL_RESOURCE_ATTRIBUTES, then the name of the program and the version of its package or the commit in the
+                   environment.
     attrs          Attributes of every message, such as {"tenant": "acme"}; those of context() override them. At most 32; keys match
                    [a-z0-9._-]{1,64}.
     capture        How bodies are published: "shape" (the default: their structure; each text becomes its length and a hash
@@ -87,29 +88,38 @@ def instrument(
                    Files with the certificate of this client and its key. Defaults: $LLMTAP_CERT_FILE and $LLMTAP_KEY_FILE. With one
                    of the three, connections to NATS use TLS. The files are read for each connection, so that they can be renewed.
     """
+    install(Config(
+        url=url, endpoint=endpoint, token=token,
+        service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
+        hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
+        traceparent=traceparent, code=code, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
+        nats_options=dict(nats_options or {}), ca_file=ca_file, cert_file=cert_file, key_file=key_file,
+    ))  # fmt: skip
+
+
+def install(config: Config, automatic: bool = False) -> None:
+    """Starts recording. An automatic hook, which the program did not ask for, gives way to its own, and connects with the first call."""
     with _lock:
-        if hook_of() is not None:
+        hook = hook_of()
+        if hook is not None and (automatic or not hook.automatic):
             return
-        config = Config(
-            url=url, endpoint=endpoint, token=token,
-            service=service, service_version=service_version, environment=environment, agent=agent, attrs=dict(attrs or {}), capture=capture,  # type: ignore[arg-type]
-            hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
-            traceparent=traceparent, code=code, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
-            nats_options=dict(nats_options or {}), ca_file=ca_file, cert_file=cert_file, key_file=key_file,
-        )  # fmt: skip
         try:
             config.complete(os.environ)
         except InvalidEnvironment as e:
             log.error("%s; calls are not recorded", e)
             return
+        if hook is not None:
+            uninstrument()
         hook = Hook(config)
+        hook.automatic = automatic
         set_hook(hook)
         for name, patch in _CLIENTS.items():
             try:
                 patch(_patches)
             except Exception:  # an unknown version
                 log.warning("llmtap: calls of %s are not recorded", name, exc_info=True)
-        hook.start()
+        if not automatic:
+            hook.start()
         # A worker of multiprocessing exits without atexit, and clears its finalizers just before the after-fork functions run.
         _close_with_worker(_patches)
         util.register_after_fork(_patches, _close_with_worker)

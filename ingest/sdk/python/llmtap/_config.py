@@ -164,8 +164,9 @@ class Config:
 
     def _labels(self, env: Mapping[str, str]) -> None:
         res = resource_attributes(env.get("OTEL_RESOURCE_ATTRIBUTES", ""))
-        self.service = str(self.service or env.get("OTEL_SERVICE_NAME", "") or res.get("service.name", "") or _program() or "unknown")
-        self.service_version = str(self.service_version or res.get("service.version", "") or _version(env))
+        service = self.service or env.get("LLMTAP_SERVICE", "") or env.get("OTEL_SERVICE_NAME", "") or res.get("service.name", "")
+        self.service = str(service or _program() or "unknown")
+        self.service_version = str(self.service_version or env.get("LLMTAP_SERVICE_VERSION", "") or res.get("service.version", "") or _version(env))
         environment = res.get("deployment.environment.name", "") or res.get("deployment.environment", "")
         self.environment = str(self.environment or environment)
         self.agent = str(self.agent or res.get("gen_ai.agent.name", ""))

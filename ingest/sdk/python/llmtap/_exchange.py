@@ -15,7 +15,7 @@ from ._capture import ERROR_READ, MAX_BODY, Capture
 from ._endings import Ending, ending_of
 from ._event import UNREAD, Event, Labels
 from ._hosts import Target
-from ._original import RLock, clock
+from ._original import Locked, RLock, clock
 from ._queue import Pair
 from ._redact import clip_error
 from ._shape.detect import detect
@@ -121,7 +121,7 @@ def _guarded(f: F) -> F:
     return cast(F, guarded)
 
 
-class Exchange:
+class Exchange(Locked):
     """Methods may be called from any thread and never raise. Durations are by a monotonic clock."""
 
     def __init__(self, hook: Recorder, target: Target, method: str, headers: Headers) -> None:

@@ -18,7 +18,7 @@ from ._endpoint import EndpointSender
 from ._event import ABANDONED, EXIT, Event, Labels, clip
 from ._exchange import Exchange, Headers
 from ._hosts import MAX_UNKNOWN, Hosts, Target
-from ._original import RLock, clock, sleep
+from ._original import Locked, RLock, clock, sleep
 from ._queue import Queue
 from ._report import Reporter, Unsent
 from ._sender import Sender
@@ -53,12 +53,13 @@ class Stats(NamedTuple):
     uncaptured: int  # calls over gRPC, WebSockets and HTTP/3 to the hosts to record, which are not captured
 
 
-class Hook:
+class Hook(Locked):
     """Records the calls of one process. Safe for concurrent use; a forked child has its own instance."""
 
     def __init__(self, config: Config) -> None:
         _redact.load()  # the agent's threads must not read files later
         self.config = config
+        self.automatic = False  # see _api.install
         self.hosts = Hosts(config.hosts)
         self._code = Finder() if config.code else None
         self.sdk = "python/" + VERSION

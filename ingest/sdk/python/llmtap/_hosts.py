@@ -8,7 +8,7 @@ import re
 from typing import Any, Iterable, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
-from ._original import RLock
+from ._original import Locked, RLock
 from ._shape.detect import looks_like_call
 from ._wire import HOST_LABELS, HOST_SUFFIXES, HOSTS, OLLAMA_PORT
 
@@ -62,7 +62,7 @@ def parse_host(s: str) -> HostPort:
     return HostPort(name, port)
 
 
-class Hosts:
+class Hosts(Locked):
     """The hosts to record. Immutable but for the counter of unrecorded calls."""
 
     def __init__(self, extra: Iterable[str] = ()) -> None:

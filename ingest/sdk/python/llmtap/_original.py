@@ -21,7 +21,7 @@ try:
 except ImportError:  # not CPython
     from queue import Empty, SimpleQueue
 
-__all__ = ["Empty", "Loop", "RLock", "SimpleQueue", "Thread", "clock", "create_connection", "sleep"]
+__all__ = ["Empty", "Locked", "Loop", "RLock", "SimpleQueue", "Thread", "clock", "create_connection", "sleep"]
 
 
 def _of(module: str, name: str) -> Any:
@@ -58,6 +58,14 @@ class clock:
                 pass
         ns = clock._time_ns()
         return ns
+
+
+class Locked:
+    """An object with a lock that agents' threads and the sender share. The lock is in a slot, because eventlet.monkey_patch() replaces those
+    in attributes by locks of greenlets: two threads of the operating system then wait for each other for ever."""
+
+    __slots__ = ("_lock",)
+    _lock: RLock
 
 
 _nothing: SimpleQueue[None] = SimpleQueue()

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Callable, Optional
 
 from ._event import HOOK, Event
-from ._original import Empty, RLock, SimpleQueue
+from ._original import Empty, Locked, RLock, SimpleQueue
 from ._report import Unsent
 
 ITEM_OVERHEAD = 2 << 10  # approximate memory of an event without its body, in bytes
@@ -43,7 +43,7 @@ class Item:
         self.failure: Optional[Exception] = None
 
 
-class Queue:
+class Queue(Locked):
     """When the memory is full, the queue drops both events of the oldest exchange that is not in flight."""
 
     def __init__(self, limit: int, wake: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from . import _event
 from ._config import Config, log
-from ._original import RLock, clock
+from ._original import Locked, RLock, clock
 
 # A failure to publish is logged at once, and while it lasts again after this many seconds, twice that, and so on.
 MIN_INTERVAL, MAX_INTERVAL = 60.0, 3600.0
@@ -48,7 +48,7 @@ def display(urls: str) -> str:
     return ",".join(shown)
 
 
-class Reporter:
+class Reporter(Locked):
     """Safe for concurrent use."""
 
     def __init__(self, config: Config) -> None:

@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SHARED = HERE.parents[4] / "shared"
 
 os.environ["LLMTAP_SHAPE_KEY"] = "key"
-for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "LLMTAP_NATS_URL", "LLMTAP_ENDPOINT", "LLMTAP_TOKEN", "LLMTAP_HOSTS"):
+for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "LLMTAP_SERVICE", "LLMTAP_NATS_URL", "LLMTAP_ENDPOINT", "LLMTAP_TOKEN", "LLMTAP_HOSTS"):
     os.environ.pop(name, None)
 
 

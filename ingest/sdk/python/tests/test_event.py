@@ -75,9 +75,12 @@ def test_configuration() -> None:
     assert list(c.servers()) == ["nats://a:4222", "tls://b"] and c.user_key == c.shape_key == b"k"
     assert resource_attributes("a=b=c,x, =y") == {"a": "b=c", "": "y"}
     c = Config(service="given")
-    c.complete({"OTEL_SERVICE_NAME": "shop", "GITHUB_SHA": "0123456789abcdef"})
+    c.complete({"LLMTAP_SERVICE": "run", "OTEL_SERVICE_NAME": "shop", "GITHUB_SHA": "0123456789abcdef"})
     assert c.service == "given" and c.user_key == b"" and len(c.shape_key) == 32
     assert c.service_version
+    c = Config()
+    c.complete({"LLMTAP_SERVICE": "run", "LLMTAP_SERVICE_VERSION": "3", "OTEL_SERVICE_NAME": "shop", "OTEL_RESOURCE_ATTRIBUTES": "service.version=1"})
+    assert (c.service, c.service_version) == ("run", "3")
 
 
 @pytest.mark.parametrize(

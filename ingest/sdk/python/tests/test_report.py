@@ -33,7 +33,7 @@ AGENT = """
 def run_agent(url: str, provider: Provider, flush: float, how: str = "") -> tuple[int, str]:
     env = {**os.environ, "PYTHONPATH": str(HERE.parent), "PYTHONWARNINGS": "error"}
     args = [sys.executable, "-c", textwrap.dedent(AGENT), url, provider.host, str(flush), how]
-    done = subprocess.run(args, env=env, capture_output=True, timeout=60)
+    done = subprocess.run(args, env=env, capture_output=True, timeout=300)
     return done.returncode, done.stderr.decode()
 
 

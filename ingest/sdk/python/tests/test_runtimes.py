@@ -115,7 +115,7 @@ def agent(patch: str, first: bool) -> str:
 def run(program: str, provider: Provider, **env: str) -> dict[str, Any]:
     """Runs an agent and returns its counters."""
     env = {**os.environ, "PYTHONPATH": str(HERE.parent), **env}
-    done = subprocess.run([sys.executable, "-c", program, provider.host], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, provider.host], env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "llmtap: " not in done.stderr and "Blocking" not in done.stderr, done.stderr
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
@@ -192,6 +192,26 @@ def test_endpoint(receiver: Any, certificate: pathlib.Path, provider: Provider, 
     assert len(receiver.events) == 2 * N
 
 
+LOCKS = """
+import gc
+import llmtap
+llmtap.instrument(service="svc", endpoint="http://127.0.0.1:1")
+import eventlet
+eventlet.monkey_patch()
+from llmtap._original import Locked, RLock
+locks = [type(o._lock) for o in gc.get_objects() if isinstance(o, Locked)]
+assert locks and all(t is RLock for t in locks), locks
+"""
+
+
+def test_locks_stay() -> None:
+    """eventlet replaces locks in attributes by those of greenlets, and the agent hung when the sender held one."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOCKS], env={**os.environ, "PYTHONPATH": str(HERE.parent)}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
 GRAPH = """
 import asyncio, os
 import aiohttp, httpx, llmtap
@@ -255,7 +275,7 @@ def test_langgraph_dev(nats_server: Nats, provider: Provider, tmp_path: pathlib.
 
         assert wait_until(ready, 90), log.read_text()
         for i in range(1, 11):
-            answer = httpx.post(url + "/runs/wait", json={"assistant_id": "agent", "input": {"stats": []}}, timeout=60)
+            answer = httpx.post(url + "/runs/wait", json={"assistant_id": "agent", "input": {"stats": []}}, timeout=300)
             flushed, published, events, dropped, pending, still_open, _, errors, *_ = answer.json()["stats"]
             assert (flushed, published, events, dropped, pending, still_open, errors) == (True, 8 * i, 16 * i, 0, 0, 0, 0), log.read_text()
     finally:

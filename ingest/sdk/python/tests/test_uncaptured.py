@@ -196,7 +196,7 @@ import websockets.client
 assert hasattr(websockets.client.ClientProtocol.send_request, "_llmtap")
 assert llmtap.stats().uncaptured == 1 and llmtap.stats().errors == 0, llmtap.stats()
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def test_nats_down(stopped_nats: Nats, caplog: pytest.LogCaptureFixture) -> None:

@@ -65,6 +65,13 @@ func TestTypeScriptPackage(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"package.json": "{}", "esm.mjs": `import { instrument } from "llmtap"; if (typeof instrument !== "function") process.exit(1)`,
+		// The hook is there before the program, and gives way to its own.
+		"own.cjs": `
+const { hookOf } = require(__dirname + "/node_modules/llmtap/dist/patch.js");
+if (hookOf()?.automatic !== true) process.exit(1);
+require("llmtap").instrument({ service: "own", url: "nats://127.0.0.1:1" });
+if (hookOf().automatic || hookOf().config.service !== "own") process.exit(2);
+process.exit(0);`,
 		"cjs.cjs": `if (typeof require("llmtap").instrument !== "function") process.exit(1)`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -74,8 +81,14 @@ func TestTypeScriptPackage(t *testing.T) {
 	if err := run(t, dir, "npm", "install", "--no-audit", "--no-fund", "./"+packed[0].Filename); err != nil {
 		giveUp(t, err)
 	}
-	for _, program := range []string{"esm.mjs", "cjs.cjs"} {
-		if err := run(t, dir, "node", program); err != nil {
+	for _, args := range [][]string{{"esm.mjs"}, {"cjs.cjs"}, {"--require", "llmtap/register", "own.cjs"}, {"--require=./node_modules/llmtap/dist/register.js", "own.cjs"}} {
+		if err := run(t, dir, "node", args...); err != nil {
+			t.Error(err)
+		}
+	}
+	// Node.js 18 before 18.18 has no --import.
+	if err := run(t, dir, "node", "--import", "data:text/javascript,", "cjs.cjs"); err == nil {
+		if err := run(t, dir, "node", "--import", "llmtap/register", "own.cjs"); err != nil {
 			t.Error(err)
 		}
 	}

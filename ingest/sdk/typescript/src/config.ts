@@ -32,9 +32,9 @@ export interface Options {
   endpoint?: string;
   /** Token of the endpoint. Default: $LLMTAP_TOKEN. */
   token?: string;
-  /** Labels of every message. Defaults: $OTEL_SERVICE_NAME, then service.name, service.version, deployment.environment.name and
-   * gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the name and version of the program's package.json or the commit in the
-   * environment. */
+  /** Labels of every message. Defaults: $LLMTAP_SERVICE and $LLMTAP_SERVICE_VERSION, then $OTEL_SERVICE_NAME, then service.name,
+   * service.version, deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the name and version of the
+   * program's package.json or the commit in the environment. */
   service?: string;
   serviceVersion?: string;
   environment?: string;
@@ -214,8 +214,8 @@ function labels(o: Options, env: NodeJS.ProcessEnv): Pick<Config, "service" | "s
   const program = packageOf(process.argv[1]);
   const commit = COMMIT_VARIABLES.map((name) => env[name]).find((v) => v)?.slice(0, 12);
   return {
-    service: String(o.service || env.OTEL_SERVICE_NAME || res["service.name"] || program.name || "unknown"),
-    serviceVersion: String(o.serviceVersion || res["service.version"] || program.version || commit || ""),
+    service: String(o.service || env.LLMTAP_SERVICE || env.OTEL_SERVICE_NAME || res["service.name"] || program.name || "unknown"),
+    serviceVersion: String(o.serviceVersion || env.LLMTAP_SERVICE_VERSION || res["service.version"] || program.version || commit || ""),
     environment: String(o.environment || res["deployment.environment.name"] || res["deployment.environment"] || ""),
     agent: String(o.agent || res["gen_ai.agent.name"] || ""),
   };

@@ -43,6 +43,7 @@ export class Hook {
   readonly queue: Queue;
   readonly report: Reporter;
   readonly sender: Sender;
+  automatic = false; // see install
   readonly #instance = randomUUID();
   readonly #places: Places | undefined;
   #open = new Set<Exchange>();

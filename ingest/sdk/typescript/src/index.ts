@@ -25,7 +25,14 @@ const CLIENTS: Record<string, (patches: Patches) => void> = { undici: patchUndic
  *
  * Invalid options throw a TypeError. An unreachable server does not: calls are kept in memory until it is reachable. */
 export function instrument(options: Options = {}): void {
-  if (hookOf()) return;
+  install(options, false);
+}
+
+/** Starts recording. An automatic hook, which the program did not ask for, gives way to its own, and connects with the first call.
+ * @internal */
+export function install(options: Options, automatic: boolean): void {
+  const former = hookOf();
+  if (former && (automatic || !former.automatic)) return;
   let hook: Hook;
   try {
     hook = new Hook(configure(options, process.env));
@@ -34,6 +41,8 @@ export function instrument(options: Options = {}): void {
     (options.logger ?? console).warn(`llmtap: ${e.message}; calls are not recorded`);
     return;
   }
+  if (former) void uninstrument();
+  hook.automatic = automatic;
   setHook(hook);
   for (const [name, patch] of Object.entries(CLIENTS)) {
     try {
@@ -43,7 +52,7 @@ export function instrument(options: Options = {}): void {
     }
   }
   patches.add(atExit(hook));
-  hook.sender.wake();
+  if (!automatic) hook.sender.wake();
 }
 
 /** Stops recording. Publishes pending events, as at the exit of the process, and restores the clients. */

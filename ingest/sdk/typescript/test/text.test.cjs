@@ -113,6 +113,8 @@ test("configuration", () => {
   const env = { OTEL_SERVICE_NAME: "otel", OTEL_RESOURCE_ATTRIBUTES: "service.version=1%2C2,deployment.environment=prod,gen_ai.agent.name=a", GIT_COMMIT: "0123456789abcdef" };
   const c = configure({}, env);
   assert.deepStrictEqual([c.service, c.serviceVersion, c.environment, c.agent, c.capture], ["otel", "1,2", "prod", "a", "shape"]);
+  const own = configure({}, { ...env, LLMTAP_SERVICE: "run", LLMTAP_SERVICE_VERSION: "3" });
+  assert.deepStrictEqual([own.service, own.serviceVersion], ["run", "3"]);
   assert.deepStrictEqual(resourceAttributes("a=%zz,b = c ,d"), { b: "c" });
   for (const o of [{ capture: "all" }, { url: "http://x" }, { memoryLimit: 1 }, { flushTimeout: -1 }, { attrs: { "A b": 1 } }, { hosts: "x" }, { endpoint: "nats://x" }]) {
     assert.throws(() => configure(o, {}), TypeError, JSON.stringify(o));

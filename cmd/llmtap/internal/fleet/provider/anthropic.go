@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,12 @@ type (
 		Model    string            `json:"model"`
 		Messages []json.RawMessage `json:"messages"`
 		Stream   bool              `json:"stream"`
+		Tools    []struct {
+			Name string `json:"name"`
+		} `json:"tools"`
+		ToolChoice struct {
+			OneCall *bool `json:"disable_parallel_tool_use"`
+		} `json:"tool_choice"`
 
 		history []blocksMessage
 	}
@@ -63,12 +70,16 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	usage := map[string]any{"input_tokens": 100, "output_tokens": 20}
 	var cached *promptcaching.Call
 	if s.cfg.Cache != nil {
-		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Key: hr.Header.Get("X-Api-Key"), Model: r.Model, Body: body})
+		// The SDK for JavaScript 1.12 sends the key as a bearer token.
+		key := cmp.Or(hr.Header.Get("X-Api-Key"), hr.Header.Get("Authorization"))
+		cached = s.cfg.Cache.Anthropic(promptcaching.Request{Key: key, Model: r.Model, Body: body})
 		usage = blocksUsage(cached.Usage)
 	}
 	answer := Answer{Text: sentences[rng.IntN(len(sentences))]}
 	if s.cfg.Model != nil {
 		answer = s.cfg.Model(Request{Model: r.Model, Messages: r.Messages})
+	} else if calls := r.scripted(rng); len(calls) > 0 {
+		answer = Answer{Calls: calls}
 	}
 	if cached != nil {
 		cached.Answered(nil)
@@ -81,6 +92,44 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	m["content"], m["stop_reason"] = answer.blocks(), answer.stopReason()
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(m) // fails only if the client disconnected
+}
+
+// scripted returns the calls of the scripted model for the next steps of the task, see script.
+func (r *blocksRequest) scripted(rng *rand.Rand) (calls []Call) {
+	tools := make([]tool, len(r.Tools))
+	for i, t := range r.Tools {
+		tools[i].Function.Name = t.Name
+	}
+	history := make([]message, len(r.history))
+	for i, m := range r.history {
+		var text []string
+		var called []call
+		for _, b := range m.blocks {
+			switch b.Type {
+			case "text":
+				text = append(text, b.Text)
+			case "tool_use":
+				called = append(called, call{})
+			}
+		}
+		history[i].ToolCalls = &called
+		if len(text) > 0 { // a message of results alone is no task
+			history[i].Role = m.Role
+			history[i].Content, _ = json.Marshal(strings.Join(text, "\n")) // a string can always be encoded
+		}
+	}
+	steps := remainingSteps(history)
+	if len(steps) == 0 || len(tools) == 0 {
+		return nil
+	}
+	parallel := r.ToolChoice.OneCall
+	if parallel != nil {
+		parallel = new(!*parallel)
+	}
+	for _, step := range nextSteps(steps, parallel, rng) {
+		calls = append(calls, Call{ID: newCallID("toolu_01", rng), Name: toolFor(step, tools, rng), Arguments: argumentsFor(step)})
+	}
+	return calls
 }
 
 // checkBlocks decodes body and returns Anthropic's error text for the first violation, or "". The request is nil if it cannot

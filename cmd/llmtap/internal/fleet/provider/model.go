@@ -96,19 +96,28 @@ func script(r *request, rng *rand.Rand, prefix string) *reply {
 		a.out = len(a.text) / 4
 		return a
 	}
-	n := 1 + rng.IntN(3)
-	if r.Parallel != nil {
-		if n = 1; *r.Parallel {
-			n = len(steps)
-		}
-	}
-	for _, step := range steps[:min(len(steps), n)] {
-		c := wireCall{ID: fmt.Sprintf("%s%016x%04x", prefix, rng.Uint64(), rng.Uint32()>>16), Type: "function"}
+	for _, step := range nextSteps(steps, r.Parallel, rng) {
+		c := wireCall{ID: newCallID(prefix, rng), Type: "function"}
 		c.Function = wireFunction{Name: toolFor(step, r.Tools, rng), Arguments: argumentsFor(step)}
 		a.calls = append(a.calls, c)
 		a.out += 20 + len(c.Function.Arguments)/4
 	}
 	return a
+}
+
+// nextSteps returns the first of the steps, those of one answer.
+func nextSteps(steps []string, parallel *bool, rng *rand.Rand) []string {
+	n := 1 + rng.IntN(3)
+	if parallel != nil {
+		if n = 1; *parallel {
+			n = len(steps)
+		}
+	}
+	return steps[:min(len(steps), n)]
+}
+
+func newCallID(prefix string, rng *rand.Rand) string {
+	return fmt.Sprintf("%s%016x%04x", prefix, rng.Uint64(), rng.Uint32()>>16)
 }
 
 // argumentsFor returns the arguments at the end of a step, as in `read_file {"path": "a.go"}`. If there are none, the step

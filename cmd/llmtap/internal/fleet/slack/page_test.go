@@ -64,7 +64,7 @@ func serve(t *testing.T, c *api.Client) (presses func() []string) {
 	t.Cleanup(func() { cancel(); g.Wait() })
 	select {
 	case <-hello:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the app is not greeted")
 	}
 	return func() []string {

@@ -1,0 +1,78 @@
+package collector
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/sinks/chdb"
+)
+
+// On a machine without ClickHouse the collector is ready, counts calls, and says how to add one. Once there is one, it stores the
+// calls that the stream holds.
+func TestWithoutClickHouse(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	library := must.Get(chdb.FindLibrary(t.Context(), chdb.LibraryConfig{}))(t)
+	for name, value := range map[string]string{"PATH": t.TempDir(), "HOME": t.TempDir(), "XDG_CACHE_HOME": "", "LLMTAP_LIBCHDB": ""} {
+		t.Setenv(name, value)
+	}
+	if found, err := chdb.PresentLibrary(chdb.LibraryConfig{}); err == nil {
+		t.Skipf("SKIPPED, this machine has another ClickHouse: %s", found)
+	}
+	c := open(t, func(cfg *config.Config) {
+		cfg.Roles = []string{config.RoleProxy, config.RoleAnalyze, config.RoleAlert, config.RoleUI}
+		collectortest.WithProvider(t, cfg)
+	})
+	collectortest.RunReady(t, c)
+	collectortest.CallProxy(t, c.proxy.listener.Addr().String())
+	get := func(url string) string {
+		t.Helper()
+		resp := must.Get(http.Get(url))(t)
+		defer resp.Body.Close()
+		return string(must.Get(io.ReadAll(resp.Body))(t))
+	}
+	must.Contain(t, get("http://"+c.httpAddr()+"/readyz"), chdb.HowToAdd)
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for start := time.Now(); !done(); time.Sleep(100 * time.Millisecond) {
+			if time.Since(start) > time.Minute {
+				t.Fatal(what)
+			}
+		}
+	}
+	tallied := "http://" + c.httpAddr() + "/api/v1/query?query=llmtap_calls_total"
+	wait("no calls are counted", func() bool { return strings.Contains(get(tallied), `"value":[`) })
+	page := get(c.UIURL())
+	must.Contain(t, page, chdb.HowToAdd)
+	must.Contain(t, page, "These numbers are counts of the event stream")
+	var banner strings.Builder
+	c.Describe(t.Context(), &banner, "")
+	must.Contain(t, banner.String(), "there is none on this machine")
+
+	m := newMonitor(c.conn.Load().Inspect, c.store.Ping, time.Now())
+	m.probe(t.Context())
+	for _, g := range m.gauges() {
+		if g.Metric == rules.MetricStoreUp || g.Metric == rules.MetricBacklogRatio || g.Metric == rules.MetricUnread {
+			t.Errorf("%s is %v: nobody expects rows", g.Metric, g.Value)
+		}
+	}
+	must.Equal(t, m.unavailable(), "", "note on alerts")
+
+	t.Setenv("LLMTAP_LIBCHDB", library) // someone installs it
+	wait("nothing is stored", func() bool {
+		sink := c.ClickHouse()
+		if sink == nil {
+			return false
+		}
+		counts, err := sink.Counts(t.Context())
+		return err == nil && counts["exchanges"] == 2
+	})
+	must.Equal(t, fmt.Sprint(c.NoStore()), "<nil>", "no store")
+}
