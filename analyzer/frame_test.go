@@ -2,6 +2,7 @@ package analyzer_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,8 +39,33 @@ func (s *stream) process(t *testing.T, n int, framed bool) *analyzer.Output {
 	}
 	if !framed {
 		sequencesOfFrames(reflect.ValueOf(out).Elem(), n)
+		out.Exchanges = newest(out.Exchanges, func(e *analyzer.Exchange) (string, uint64) { return e.ID, e.Seq })
+		out.Findings = newest(out.Findings, func(f *analyzer.Finding) (string, uint64) { return f.ID, f.Seq })
+		out.ToolCalls = newest(out.ToolCalls, func(c *analyzer.ToolCall) (string, uint64) { return c.ID, c.Seq })
+		out.Runs = newest(out.Runs, func(r *analyzer.Run) (string, uint64) { return r.ID, r.Seq })
 	}
+	must.Equal(t, len(newest(slices.Clone(out.History), func(h *analyzer.HistoryEntry) (string, uint64) { return h.ID(), h.Seq })), len(out.History), "positions of one version")
 	return out
+}
+
+// newest replaces the first row of each id and version by the last one, and removes the others.
+func newest[R any](rows []R, key func(*R) (string, uint64)) []R {
+	type version struct {
+		id  string
+		seq uint64
+	}
+	first, kept := map[version]int{}, rows[:0]
+	for i := range rows {
+		id, seq := key(&rows[i])
+		at, ok := first[version{id, seq}]
+		if ok {
+			kept[at] = rows[i]
+			continue
+		}
+		first[version{id, seq}] = len(kept)
+		kept = append(kept, rows[i])
+	}
+	return kept
 }
 
 // sequencesOfFrames replaces the sequences of messages in v by those of the frames that would contain them.
