@@ -108,7 +108,7 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 			return nil, err
 		}
 	}
-	if p.releaseAll(size, send); err != nil {
+	if p.release(size, send); err != nil {
 		return nil, err
 	}
 	for len(p.queue) > 0 {

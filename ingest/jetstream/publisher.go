@@ -18,9 +18,9 @@ const ackTimeout = 10 * time.Second
 // maxWindowBytes bounds the unacknowledged messages of a publisher, in addition to its window.
 const maxWindowBytes = 16 << 20
 
-// A Publisher publishes events in the order of their shards, in frames, with up to a window of unacknowledged messages. When NATS
-// is unreachable, it retains these messages and resends them in order, and what arrives twice is dropped: by JetStream for 10 s,
-// then by the analyzer. A Publisher is safe for concurrent use.
+// A Publisher publishes events in order, in frames, with up to a window of unacknowledged messages. When NATS is unreachable, it
+// retains these messages and resends them in order, and what arrives twice is dropped: by JetStream for 10 s, then by the analyzer.
+// A Publisher is safe for concurrent use.
 type Publisher struct {
 	c      *Conn
 	js     natsjs.JetStream
@@ -61,7 +61,7 @@ func (c *Conn) NewPublisher(window int) *Publisher {
 	return &Publisher{c: c, js: js, window: window, mu: make(mutex, 1)}
 }
 
-// Publish sends e within lingerTime, together with other events of its service and shard. It blocks only while the window is full.
+// Publish sends e within lingerTime, together with those after it if they are of its service and shard. It blocks only while the window is full.
 // e must not change until Flush returns. An error means that e was not accepted, because ctx ended or because e can never be sent
 // (its body exceeds the server's max_payload). Later rejections by JetStream are counted and returned by Flush.
 func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
@@ -80,12 +80,12 @@ func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 	limit := event.PartSize(p.c.nc.MaxPayload())
 	if len(e.Body) <= limit {
 		p.gather(e, 0, limit, p.send)
-		if p.held > 0 && p.timer == nil {
+		if len(p.gatherer.events) > 0 && p.timer == nil {
 			p.timer = time.AfterFunc(lingerTime, p.endLinger)
 		}
 		return nil
 	}
-	p.release(keyOf(e), limit, p.send)
+	p.release(limit, p.send)
 	p.send(event.Message{Subject: e.Subject(), Header: e.Encode(), Data: e.Body}, []gathered{{event: e}})
 	if last := p.queue[len(p.queue)-1]; last.err != nil {
 		p.queue = p.queue[:len(p.queue)-1]
@@ -108,7 +108,7 @@ func (p *Publisher) endLinger() {
 		return
 	}
 	defer p.mu.unlock()
-	p.releaseAll(event.PartSize(p.c.nc.MaxPayload()), p.send)
+	p.release(event.PartSize(p.c.nc.MaxPayload()), p.send)
 }
 
 // send queues a message of events, and sends it if possible.
@@ -125,7 +125,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		return err
 	}
 	defer p.mu.unlock()
-	p.releaseAll(event.PartSize(p.c.nc.MaxPayload()), p.send)
+	p.release(event.PartSize(p.c.nc.MaxPayload()), p.send)
 	for len(p.queue) > 0 {
 		if err := p.waitOldest(ctx); err != nil {
 			return fmt.Errorf("wait for %d acknowledgements: %w", len(p.queue), err)

@@ -143,7 +143,7 @@ func benchmarkFrames(b *testing.B, size, inFrame int) {
 			}
 			p.gather(e, i, event.PartBytes, p.send)
 			if (i+1)%inFrame == 0 {
-				p.releaseAll(event.PartBytes, p.send)
+				p.release(event.PartBytes, p.send)
 			}
 			p.mu.unlock()
 		}

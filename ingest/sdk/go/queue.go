@@ -1,7 +1,6 @@
 package llmtap
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,7 +64,7 @@ type queue struct {
 
 	mu            sync.Mutex // guards the fields below and every pair
 	used          int64
-	items         []*item // inFlight items in flight, by frame, then queued and dropped items, oldest first
+	items         []*item // oldest first: inFlight items in flight, then queued and dropped items
 	frames        uint64  // frames sent
 	inFlight      int
 	inFlightBytes int64
@@ -207,27 +206,21 @@ func (q *queue) next(window int) *item {
 	if q.inFlight > 0 && q.inFlightBytes+it.size > maxInFlightBytes {
 		return nil
 	}
-	return q.send(q.inFlight)
+	q.send(it)
+	return it
 }
 
-// send marks the queued item at i as in flight.
-func (q *queue) send(i int) *item {
-	it := q.items[i]
-	copy(q.items[q.inFlight+1:i+1], q.items[q.inFlight:i])
-	q.items[q.inFlight] = it
+// send marks the oldest queued item as in flight.
+func (q *queue) send(it *item) {
 	it.state = inFlight
 	q.inFlight++
 	q.inFlightBytes += it.size
 	q.queuedBytes -= it.size
 	it.ev.Dropped = q.dropped
-	return it
 }
 
-// maxLookAhead is the number of queued items among which nextFrame looks for those of a shard.
-const maxLookAhead = 512
-
-// nextFrame is like next, and also marks the queued items of the same service and shard as in flight, as far as they fit into a
-// frame of limit bytes. It returns the first item. Items that are sent again are again in one frame, which has the same id.
+// nextFrame is like next, and also marks the items that follow as in flight, if they are of the same service and shard, as far as they
+// fit into a frame of limit bytes. It returns the first item. Items that are sent again are again in one frame, which has the same id.
 func (q *queue) nextFrame(window int, limit int64) *item {
 	head := q.next(window)
 	if head == nil {
@@ -237,15 +230,17 @@ func (q *queue) nextFrame(window int, limit int64) *item {
 	defer q.mu.Unlock()
 	again, service, shard, size := head.frame, head.ev.Labels.Service, head.ev.Shard(), head.size
 	head.items = append(head.items[:0], head)
-	for i := q.inFlight; i < min(len(q.items), q.inFlight+maxLookAhead) && len(head.items) < event.MaxFrameEvents && size < limit; i++ {
-		it := q.items[i]
-		if it.state != queued || it.ev.Labels.Service != service || it.ev.Shard() != shard {
+	for q.inFlight < len(q.items) && len(head.items) < event.MaxFrameEvents {
+		it := q.items[q.inFlight]
+		if it.state == removed {
+			q.remove(q.inFlight)
 			continue
 		}
-		if size += it.size; it.frame != again || size > limit || q.inFlightBytes+it.size > maxInFlightBytes {
-			break // a later item must not overtake it
+		if size += it.size; it.frame != again || size > limit || q.inFlightBytes+it.size > maxInFlightBytes || it.ev.Labels.Service != service || it.ev.Shard() != shard {
+			break // its order stays
 		}
-		head.items = append(head.items, q.send(i))
+		q.send(it)
+		head.items = append(head.items, it)
 	}
 	if again == 0 {
 		q.frames++
@@ -320,7 +315,6 @@ func (q *queue) requeue() {
 			q.free(it)
 		}
 	}
-	slices.SortFunc(q.items, func(a, b *item) int { return cmp.Compare(a.ev.Seq, b.ev.Seq) }) // frames overtake events of other shards
 	q.inFlight, q.inFlightBytes = 0, 0
 }
 
@@ -365,9 +359,7 @@ func (q *queue) notifyWaiters() {
 }
 
 // settled reports whether every event up to seq is stored or dropped.
-func (q *queue) settled(seq uint64) bool {
-	return !slices.ContainsFunc(q.items[:min(len(q.items), q.inFlight+1)], func(it *item) bool { return it.ev.Seq <= seq })
-}
+func (q *queue) settled(seq uint64) bool { return len(q.items) == 0 || q.items[0].ev.Seq > seq }
 
 // unsent counts the events that are not stored.
 type unsent struct {
