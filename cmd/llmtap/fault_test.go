@@ -101,7 +101,7 @@ type faultRun struct {
 }
 
 // head is the header of the table.
-var head = []string{"fault", "acknowledged", "stored", "lost", "double", "differences", "in tallies", "burst notified", "rows after", "alert after", "remarks"}
+var head = []string{"fault", "acknowledged", "events in frames", "stored", "lost", "double", "differences", "in tallies", "burst notified", "rows after", "alert after", "remarks"}
 
 // Every acknowledged exchange is stored once, with the findings, tool calls, ledger and tallies of an undisturbed run, and a burst
 // that begins during a fault is notified once.
@@ -355,7 +355,7 @@ func (r *faultRun) row() []string {
 		differences, tallied = "-", "-" // the stream is not what the collector has read
 	}
 	row := []string{
-		name, fmt.Sprint(a.acked), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), differences, tallied,
+		name, fmt.Sprint(a.acked), fmt.Sprint(a.framed), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), differences, tallied,
 		fmt.Sprint(r.alerts["StageFailureRate"]), fmt.Sprintf("%.1f s", quantile(r.queryable, 1).Seconds()), alerted,
 		strings.Join(remarks, "; "),
 	}
