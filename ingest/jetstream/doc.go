@@ -76,20 +76,14 @@
 //
 // # Frames
 //
-// A message may carry many events of a service and shard, see package event. They have the sequence and the time of the message,
-// and Next returns them together. A sequence thus stays the unit of checkpoints, replays, leases and gaps, and only dead letters
-// name the index of an event. Messages that leave the stream unread count as one lost event each, since nobody knows how many
-// they had. Publishers wait up to 20 ms for more events where nobody waits for an acknowledgement. On 2 cores, 3 kB events take
-// 25 CPU seconds per GB to publish, store and read alone, 16 in frames of 4 and 11 in frames of 16. If the stream has a maximum
-// message size below that of the server, the first frame that is too large is sent again as single events, behind later ones.
+// A message may carry many events, see package event. They have the sequence and the time of the message, and Next returns them
+// together. A sequence thus stays the unit of checkpoints, replays, leases, gaps and versions of rows, and only dead letters name the
+// index of an event. Messages that leave the stream unread count as one lost event each, since nobody knows how many they had.
+// Publishers wait up to 20 ms for more events where nobody waits for an acknowledgement. If the stream has a maximum message size below
+// that of the server, the first frame that is too large is sent again as single events, behind later ones.
 //
-// # What an erasure keeps of a frame
-//
-// A frame may have events of others, which a reader that starts before it still needs, while a copy at the end of the stream
-// would be processed again, at another time. Therefore Erase first stores the others with subject llmtap.v1.kept.<service>.<shard>
-// and the sequence and time of the frame, waits until the effects of the frame are stored or nobody reads the partition, and then
-// deletes the frame. A reader collects what is kept when it opens, and inserts it at the place of the frame. It otherwise ignores
-// these messages, which leave the stream and are themselves erased like others.
+// An erasure deletes whole frames. Publishers put events together only if an erasure concerns all of them or none. If a frame has
+// other events nevertheless, it is deleted once their effects are stored.
 //
 // # Why stream time never goes back
 //

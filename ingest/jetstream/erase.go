@@ -15,8 +15,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
-// frameBatch is the number of frames to fetch at once.
-const frameBatch = 16
+const (
+	frameBatch    = 16          // frames to fetch at once
+	storedTimeout = time.Minute // how long an erasure waits until the other events of a frame are stored
+)
 
 // erasureKey is the key of BucketCheckpoint that changes when stored bodies are erased.
 const erasureKey = "erasure"
@@ -35,8 +37,7 @@ type Erased struct {
 }
 
 // Erase deletes the messages of target from the events and the dead letters and overwrites them on disk. A dry run only
-// counts them. Of frames, it keeps the other events. Messages that arrive during the erasure are not scanned. progress is called
-// regularly.
+// counts them. Messages that arrive during the erasure are not scanned. progress is called regularly.
 func (c *Conn) Erase(ctx context.Context, target ErasureSubject, dryRun bool, progress func(scanned, total uint64)) (n Erased, err error) {
 	subject, shard := event.SubjectAll, "*"
 	if target.Conversation != "" && !target.Inferred {
@@ -80,38 +81,61 @@ func (c *Conn) Erase(ctx context.Context, target ErasureSubject, dryRun bool, pr
 	if err := erase(event.StreamEvents, subject, 500, true, &n.Events, message); err != nil {
 		return n, err
 	}
-	for _, kind := range []string{event.FrameKind, keptKind} {
-		err := erase(event.StreamEvents, event.SubjectPrefix+kind+".*."+shard, frameBatch, false, &n.Events, func(s natsjs.Stream, m natsjs.Msg, meta *natsjs.MsgMetadata) (uint64, error) {
-			return c.eraseFrame(ctx, s, m, meta, target, dryRun)
-		})
-		if err != nil {
-			return n, err
-		}
+	err = erase(event.StreamEvents, event.SubjectPrefix+event.FrameKind+".*."+shard, frameBatch, false, &n.Events, func(s natsjs.Stream, m natsjs.Msg, meta *natsjs.MsgMetadata) (uint64, error) {
+		return c.eraseFrame(ctx, s, m, meta.Sequence.Stream, target, dryRun)
+	})
+	if err != nil {
+		return n, err
 	}
 	return n, erase(event.StreamDead, event.DeadPrefix+">", 500, false, &n.DeadLetters, message)
 }
 
-// eraseFrame deletes a frame, or what was kept of one, if some of its events belong to target. It returns their number. The other
-// events are kept for readers that start before the frame; those of others need only its effects, which are stored.
-func (c *Conn) eraseFrame(ctx context.Context, s natsjs.Stream, m natsjs.Msg, meta *natsjs.MsgMetadata, target ErasureSubject, dryRun bool) (n uint64, err error) {
-	frame := keptFrame{meta.Sequence.Stream, meta.Timestamp.UTC(), &nats.Msg{Subject: m.Subject(), Header: m.Headers(), Data: m.Data()}}
-	if isKept(m.Subject()) {
-		if frame, err = parseKept(m); err != nil {
-			return 0, nil //nolint:nilerr // not one of ours: it cannot be read, and readers ignore it
+// eraseFrame deletes the frame at seq if some of its events belong to target, and returns their number. Others in it, see
+// event.MayFollow, go with them once their effects are stored.
+func (c *Conn) eraseFrame(ctx context.Context, s natsjs.Stream, m natsjs.Msg, seq uint64, target ErasureSubject, dryRun bool) (n uint64, err error) {
+	all, _ := event.SplitFrame(m.Subject(), event.Header(m.Headers()), m.Data()) // what follows a defect is no event
+	for _, m := range all {
+		if target.matches(m.Subject, nats.Header(m.Header), nil) {
+			n++
 		}
 	}
-	all, _ := event.SplitFrame(frame.msg.Subject, event.Header(frame.msg.Header), frame.msg.Data) // what follows a defect is no event
-	others := slices.DeleteFunc(slices.Clone(all), func(m event.Message) bool { return target.matches(m.Subject, nats.Header(m.Header), nil) })
-	n = uint64(len(all) - len(others))
 	if n == 0 || dryRun {
 		return n, nil
 	}
-	if len(others) > 0 {
-		if err := c.keep(ctx, &frame, others); err != nil {
+	if n < uint64(len(all)) {
+		_, _, shard, err := event.ParseSubject(all[0].Subject)
+		if err != nil {
+			return 0, fmt.Errorf("erase a part of frame %d: %w", seq, err)
+		}
+		if err := c.awaitStored(ctx, seq, int(shard)); err != nil {
 			return 0, err
 		}
 	}
-	return n, secureDelete(ctx, s, meta.Sequence.Stream, dryRun)
+	return n, secureDelete(ctx, s, seq, dryRun)
+}
+
+// awaitStored waits until the effects of the message at seq of a shard are stored.
+func (c *Conn) awaitStored(ctx context.Context, seq uint64, shard int) error {
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
+	if err != nil {
+		return err
+	}
+	for end := time.Now().Add(storedTimeout); ; {
+		n, _, err := readPartitionCount(ctx, kv)
+		if err != nil {
+			return err
+		}
+		cp, _, err := readCheckpoint(ctx, kv, checkpointKey(shard%n, n))
+		if err != nil && !errors.Is(err, ErrKeyNotFound) {
+			return err
+		}
+		if cp.Stored >= seq {
+			return nil
+		}
+		if time.Now().After(end) || sleep(ctx, time.Second/4) != nil {
+			return fmt.Errorf("message %d has events of others that are not stored yet, only those up to %d; repeat this when they are", seq, cp.Stored)
+		}
+	}
 }
 
 // secureDelete deletes and overwrites a message if it is still in the stream.

@@ -15,24 +15,20 @@ type gathered struct {
 	index int // in its batch
 }
 
-// A gatherer collects events of one service and shard that follow each other, which become a frame. Frames thus do not change the
-// order of events: a process that overtakes its own events looks as if it had lost some.
+// A gatherer collects events that follow each other and may be in one frame. Frames thus do not change the order of events: a
+// process that overtakes its own events looks as if it had lost some.
 type gatherer struct {
-	events  []gathered
-	service string
-	shard   byte
-	size    int  // bytes of the bodies of events
-	alone   bool // the stream accepts no frames
-	timer   *time.Timer
+	events []gathered
+	size   int  // bytes of the bodies of events
+	alone  bool // the stream accepts no frames
+	timer  *time.Timer
 }
 
 // gather adds an event, and sends the frames that are complete.
 func (g *gatherer) gather(e *event.Event, index, limit int, send func(event.Message, []gathered)) {
-	shard := e.Shard()
-	if g.size+len(e.Body) > limit || e.Labels.Service != g.service || shard != g.shard {
+	if len(g.events) > 0 && (g.size+len(e.Body) > limit || !e.MayFollow(g.events[0].event)) {
 		g.release(limit, send)
 	}
-	g.service, g.shard = e.Labels.Service, shard
 	g.events = append(g.events, gathered{e, index})
 	if g.size += len(e.Body); len(g.events) == event.MaxFrameEvents || g.size >= limit || g.alone {
 		g.release(limit, send)
@@ -50,7 +46,7 @@ func (g *gatherer) release(limit int, send func(event.Message, []gathered)) {
 	pack(all, limit, !g.alone, send)
 }
 
-// pack sends the messages of the events of a shard.
+// pack sends the messages of events that may be in one frame.
 func pack(all []gathered, limit int, frames bool, send func(event.Message, []gathered)) {
 	events := make([]*event.Event, len(all))
 	for i := range all {

@@ -48,17 +48,9 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 	if err != nil {
 		return nil, err
 	}
-	kept, err := loadKept(ctx, s, &cfg)
-	if err != nil {
-		return nil, err
-	}
 	info, lost := s.CachedInfo(), uint64(0)
 	l, err := c.takeLease(ctx, kv, checkpointKey(cfg.Partition, cfg.Partitions), cfg.Owner, cfg.LeaseTTL, c.expired, func(cp *checkpoint) {
-		first := info.State.FirstSeq
-		if needed := keptFrom(kept, cp.ReplayFrom); len(needed) > 0 && cp.Stream.Equal(info.Created) {
-			first = min(first, needed[0].seq)
-		}
-		lost = cfg.share(c.fit(cp, info.Created, first, info.State.LastSeq, rewound))
+		lost = cfg.share(c.fit(cp, info.Created, info.State.FirstSeq, info.State.LastSeq, rewound))
 	})
 	if err != nil {
 		return nil, err
@@ -76,11 +68,6 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 	if !l.cp.StoredAt.IsZero() {
 		r.clock = Clock{last: l.cp.StoredAt.Add(l.cp.Shift), shift: l.cp.Shift}
 	}
-	// An erasure that found no owner of the partition may have kept more meanwhile.
-	if kept, err = loadKept(ctx, s, &cfg); err != nil {
-		return nil, errors.Join(err, l.release(ctx))
-	}
-	r.kept = keptFrom(kept, l.cp.ReplayFrom)
 	r.countLost(lost)
 	r.start(info.Created) //nolint:contextcheck // the reader runs until Close; ctx is only for OpenReader
 	return r, nil

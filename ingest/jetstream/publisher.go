@@ -61,7 +61,7 @@ func (c *Conn) NewPublisher(window int) *Publisher {
 	return &Publisher{c: c, js: js, window: window, mu: make(mutex, 1)}
 }
 
-// Publish sends e within lingerTime, together with those after it if they are of its service and shard. It blocks only while the window is full.
+// Publish sends e within lingerTime, together with those after it that may be in its frame. It blocks only while the window is full.
 // e must not change until Flush returns. An error means that e was not accepted, because ctx ended or because e can never be sent
 // (its body exceeds the server's max_payload). Later rejections by JetStream are counted and returned by Flush.
 func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,7 +27,7 @@ type Message struct {
 	Seq    uint64
 	Index  int          // in the frame; events of a frame have the same sequence and time
 	Time   time.Time    // stream time, see Clock
-	Event  *event.Event // nil if undecodable, or if another message has its events
+	Event  *event.Event // nil if undecodable
 	Err    error        // decoding error; it wraps event.ErrMalformed
 	Replay bool         // its effects are already stored; it only rebuilds state
 
@@ -57,7 +56,6 @@ type Reader struct {
 
 	received      uint64        // last sequence received; used by the follower only
 	pendingBefore uint64        // messages pending after received, 0 if unknown; used by the follower only
-	kept          []keptFrame   // of frames that are not in the stream, by sequence; used by the follower only
 	ready         chan struct{} // capacity 1: wakes Next
 	room          chan struct{} // capacity 1: wakes the follower after Next
 
@@ -95,13 +93,8 @@ func (r *Reader) start(created time.Time) {
 	r.stop, r.stopRenew = stop, stopRenew
 	r.follow = &follower{
 		c: r.c, stream: event.StreamEvents, last: r.received, created: created, subjects: r.cfg.subjects(), share: r.cfg.Partitions,
-		name: r.consumer,
-		onAttach: func(pending uint64) {
-			r.setAttached(true, pending)
-			if pending == 0 {
-				_ = r.receiveKept(ctx, math.MaxUint64) // ctx ended
-			}
-		},
+		name:     r.consumer,
+		onAttach: func(pending uint64) { r.setAttached(true, pending) },
 		onDetach: func() { r.setAttached(false, 0) },
 	}
 	if r.cfg.Partitions > 1 {
@@ -164,9 +157,6 @@ func wake(ch chan struct{}) {
 // receive decodes m and buffers its events for Next. It blocks while the buffer is full.
 func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	seq := meta.Sequence.Stream
-	if err := r.receiveKept(ctx, seq); err != nil {
-		return err
-	}
 	r.countGap(seq, meta.NumPending)
 	r.received = seq
 	at := meta.Timestamp.UTC()
@@ -180,17 +170,11 @@ func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadat
 	}
 	r.c.m.received.Add(float64(len(msgs)))
 	r.c.m.receivedBytes.Add(float64(len(m.Data)))
-	if meta.NumPending == 0 {
-		return r.receiveKept(ctx, math.MaxUint64)
-	}
 	return nil
 }
 
 // decode returns the events of m with the position of msg. What it cannot decode becomes dead letters.
 func (r *Reader) decode(ctx context.Context, m *nats.Msg, msg Message) (msgs []Message) {
-	if isKept(m.Subject) {
-		return []Message{msg}
-	}
 	h, dead := event.Header(m.Header), func(m *nats.Msg, msg *Message) {
 		if !msg.Replay {
 			r.c.deadLetterUndecodable(ctx, m, msg.Seq, msg.Index, msg.Err)

@@ -219,8 +219,8 @@ func (q *queue) send(it *item) {
 	it.ev.Dropped = q.dropped
 }
 
-// nextFrame is like next, and also marks the items that follow as in flight, if they are of the same service and shard, as far as they
-// fit into a frame of limit bytes. It returns the first item. Items that are sent again are again in one frame, which has the same id.
+// nextFrame is like next, and also marks the items that follow and may be in the same frame, of limit bytes, as in flight. It returns
+// the first item. Items that are sent again are again in one frame, which has the same id.
 func (q *queue) nextFrame(window int, limit int64) *item {
 	head := q.next(window)
 	if head == nil {
@@ -228,7 +228,7 @@ func (q *queue) nextFrame(window int, limit int64) *item {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	again, service, shard, size := head.frame, head.ev.Labels.Service, head.ev.Shard(), head.size
+	again, size := head.frame, head.size
 	head.items = append(head.items[:0], head)
 	for q.inFlight < len(q.items) && len(head.items) < event.MaxFrameEvents {
 		it := q.items[q.inFlight]
@@ -236,8 +236,8 @@ func (q *queue) nextFrame(window int, limit int64) *item {
 			q.remove(q.inFlight)
 			continue
 		}
-		if size += it.size; it.frame != again || size > limit || q.inFlightBytes+it.size > maxInFlightBytes || it.ev.Labels.Service != service || it.ev.Shard() != shard {
-			break // its order stays
+		if size += it.size; it.frame != again || size > limit || q.inFlightBytes+it.size > maxInFlightBytes || !it.ev.MayFollow(head.ev) {
+			break
 		}
 		q.send(it)
 		head.items = append(head.items, it)

@@ -160,8 +160,8 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 	for i := range msgs {
 		m := &msgs[i]
 		p.read = max(p.read, m.Seq)
-		if m.Event == nil {
-			continue // if it is undecodable, the reader has counted and dead-lettered it
+		if m.Err != nil {
+			continue // the reader has counted and dead-lettered the message
 		}
 		p.analyzer.Process(m.Event, analyzer.Position{Seq: m.Seq, Index: m.Index, Time: m.Time}, !m.Replay, &p.out)
 	}

@@ -25,6 +25,13 @@ const MaxFrameEvents = 32
 // FrameKind is the kind in the subject of a frame.
 const FrameKind = "frame"
 
+// MayFollow reports whether e may follow before in a frame: both are of one service and of one user's conversation or, without one,
+// of one exchange. An erasure of a conversation, a user or exchanges thus concerns all events of a frame or none.
+func (e *Event) MayFollow(before *Event) bool {
+	a, b := &e.Labels, &before.Labels
+	return a.Service == b.Service && a.Conversation == b.Conversation && a.User == b.User && (a.Conversation != "" || e.Exchange == before.Exchange && e.Shard() == before.Shard())
+}
+
 // A Message is a message of NATS: an event, a part of one, or a frame.
 type Message struct {
 	Subject string
