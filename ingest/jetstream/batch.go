@@ -27,11 +27,11 @@ type Rejection struct {
 	Err   error
 }
 
-// PublishBatch stores events in the order of their shards, in frames, or in parts if their bodies are long, and returns the rejected ones. If it returns an
-// error, because NATS is unreachable, refuses to store or ctx ends, none of the events counts as stored; the batch can be
+// PublishBatch stores events in order, in frames, or in parts if their bodies are long, and returns the rejected ones. If it returns
+// an error, because NATS is unreachable, refuses to store or ctx ends, none of the events counts as stored; the batch can be
 // published again, since JetStream drops duplicates by their message ids. At most maxBatches are published concurrently;
-// others wait. After an error
-// the events may be in use for some more seconds, so that the memory of maxBatches batches is not free yet.
+// others wait. After an error the events may be in use for some more seconds, so that the memory of maxBatches batches is not
+// free yet.
 func (c *Conn) PublishBatch(ctx context.Context, events []*event.Event) ([]Rejection, error) {
 	if err := c.Healthy(); err != nil {
 		return nil, err

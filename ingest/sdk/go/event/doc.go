@@ -24,10 +24,10 @@
 //
 // # Frames
 //
-// Where many events of a conversation wait, one after the other, one message carries up to 32 of them. A single event is never a frame. The
-// subject is llmtap.v1.frame.<service>.<shard>, and the headers are Llmtap-Frame: 1, the version of the format, and Nats-Msg-Id:
-// the ids of the first event, the number of events and the id of the last one, separated by dots, or, if that is longer than 512
-// bytes, "sha256:" and its hash in hex. The payload is the events, one after the other:
+// Where many events of a conversation wait, one after the other, one message carries up to 32 of them, see MayFollow. A single
+// event is never a frame. The subject is llmtap.v1.frame.<service>.<shard>, and the headers are Llmtap-Frame: 1, the version of
+// the format, and Nats-Msg-Id: the ids of the first event, the number of events and the id of the last one, separated by dots, or,
+// if that is longer than 512 bytes, "sha256:" and its hash in hex. The payload is the events, one after the other:
 //
 //	<kind> <bytes of the lines> <bytes of the body>\n
 //	<name>:<value>\n …
