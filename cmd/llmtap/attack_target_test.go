@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -103,21 +102,14 @@ func (c *target) ready(t *testing.T) {
 	t.Helper()
 	c.up.ready(t)
 	r := running(t, c.up.dir)
-	proxy := func() []string {
-		return regexp.MustCompile(`Proxy +(https?://[^/]+)/`).FindStringSubmatch(c.up.stdout.String())
-	}
-	for deadline := time.Now().Add(5 * time.Minute); proxy() == nil; time.Sleep(10 * time.Millisecond) { // written a moment later
-		if time.Now().After(deadline) {
-			t.Fatalf("no proxy in\n%s", c.up.stdout.String())
-		}
-	}
+	proxy := c.up.inBanner(t, `Proxy +(https?://[^/]+)/`)
 	dsn, ok := chdb.Running(config.ClickHouseDir(c.up.dir))
 	if !ok {
 		t.Fatal("no ClickHouse")
 	}
 	c.addr = map[string]string{}
 	for name, url := range map[string]string{
-		"http": r.URL(), "ui": r.PagesURL, "proxy": proxy()[1], "receive": r.ReceiveURL, "grpc": r.OTLPURL, "nats": r.NATSURL,
+		"http": r.URL(), "ui": r.PagesURL, "proxy": proxy, "receive": r.ReceiveURL, "grpc": r.OTLPURL, "nats": r.NATSURL,
 		"clickhouse": dsn,
 	} {
 		_, host, _ := strings.Cut(url, "://")

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,6 +117,18 @@ func waitFor(t *testing.T, up *upProcess, what string, done func() bool) {
 			t.Fatalf("timeout waiting for %s\n%s%s", what, up.stdout.String(), up.stderr.String())
 		}
 	}
+}
+
+// inBanner waits until u has printed a match of pattern, which happens a moment after it is ready, and returns its first group.
+func (u *upProcess) inBanner(t *testing.T, pattern string) string {
+	t.Helper()
+	expr := regexp.MustCompile(pattern)
+	var match []string
+	waitFor(t, u, pattern, func() bool {
+		match = expr.FindStringSubmatch(u.stdout.String())
+		return match != nil
+	})
+	return match[1]
 }
 
 // readiness returns the answer of /readyz, or why there is none.

@@ -34,13 +34,10 @@ func TestFirstPages(t *testing.T) {
 	u := startUp(t, "--config", config)
 	u.ready(t)
 	base := running(t, u.dir).PagesURL
-	proxy := regexp.MustCompile(`Proxy\s+(http://\S+/openai/v1)`).FindStringSubmatch(u.stdout.String())
-	if proxy == nil {
-		t.Fatalf("the banner has no address of the proxy:\n%s", u.stdout.String())
-	}
+	proxy := u.inBanner(t, `Proxy\s+(http://\S+/openai/v1)`)
 	call := func() {
 		t.Helper()
-		resp := must.Get(http.Post(proxy[1]+"/chat/completions", "application/json", strings.NewReader(`{"model":"own","messages":[{"role":"user","content":"hello"}]}`)))(t)
+		resp := must.Get(http.Post(proxy+"/chat/completions", "application/json", strings.NewReader(`{"model":"own","messages":[{"role":"user","content":"hello"}]}`)))(t)
 		defer resp.Body.Close()
 		must.Equal(t, resp.StatusCode, http.StatusOK, "status")
 	}

@@ -49,10 +49,7 @@ func TestPagesScale(t *testing.T) {
 			quiet = 0
 		}
 	}
-	base := regexp.MustCompile(`Pages\s+(http://[^/]+)/`).FindStringSubmatch(u.stdout.String())
-	if base == nil {
-		t.Fatalf("the banner has no address of the pages:\n%s", u.stdout.String())
-	}
+	base := u.inBanner(t, `Pages\s+(http://[^/]+)/`)
 	res, err := sink.Query(t.Context(), `SELECT conversation_id, exchange_id, provider_request_id, user FROM exchanges WHERE conversation_id IN (SELECT conversation_id FROM history)
 		ORDER BY started_at DESC LIMIT 1 OFFSET 1000`, nil)
 	if err != nil || len(res.Rows) != 1 {
@@ -61,8 +58,8 @@ func TestPagesScale(t *testing.T) {
 	var out strings.Builder
 	tw := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "page\tp50 ms\tp95 ms\tfirst bytes p95 ms\tkB\t")
-	for _, path := range scalePages(t, base[1], res.Rows[0]) {
-		m := measurePage(t, base[1]+path)
+	for _, path := range scalePages(t, base, res.Rows[0]) {
+		m := measurePage(t, base+path)
 		fmt.Fprintf(tw, "%s\t%d\t%d\t%d\t%d\t\n", path, m.total[pageRuns/2].Milliseconds(), m.total[pageRuns*95/100].Milliseconds(), m.first[pageRuns*95/100].Milliseconds(), m.bytes>>10)
 		if m.first[pageRuns*95/100] > pageTarget {
 			t.Errorf("%s: nothing is sent for %v", path, m.first[pageRuns*95/100])

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -64,11 +63,8 @@ func TestTLS(t *testing.T) {
 			command("query", "--sql", "SELECT count() FROM exchanges_final")
 			command("forget", "--conversation", "none", "--dry-run") // uses NATS
 
-			proxy := regexp.MustCompile(`Proxy +(https://[^/]+)/`).FindStringSubmatch(up.stdout.String())
-			if proxy == nil {
-				t.Fatalf("no proxy in\n%s", up.stdout.String())
-			}
-			for name, url := range map[string]string{"http": process.URL(), "pages": process.PagesURL, "proxy": proxy[1], "receive": process.ReceiveURL, "grpc": process.OTLPURL} {
+			proxy := up.inBanner(t, `Proxy +(https://[^/]+)/`)
+			for name, url := range map[string]string{"http": process.URL(), "pages": process.PagesURL, "proxy": proxy, "receive": process.ReceiveURL, "grpc": process.OTLPURL} {
 				host := strings.TrimSuffix(strings.TrimPrefix(url, "https://"), "/")
 				must.Do(t, handshake(t, host, trust), name)
 				must.Fail(t, handshake(t, host, certs.Client{}), "", name, "a certificate of an unknown CA is accepted")

@@ -126,7 +126,7 @@ LIMIT 50`,
 			title: "Conversations that are hit", kind: "table", source: clickhouse, empty: "none",
 			description: "The newest conversations with failed calls, and whether a later call of theirs succeeded.",
 			links:       map[string]string{"conversation": "/conversation/${__value.raw:percentencode}"},
-			query: `SELECT conversation_id AS conversation, countIf(failed) AS failed_calls, topKIf(1)(cause, failed)[1] AS main_cause, maxIf(started_at, failed) AS last_failure,
+			query: `SELECT conversation_id AS conversation, countIf(failed) AS failed_calls, topKIf(1)({said cause}, failed)[1] AS main_cause, maxIf(started_at, failed) AS last_failure,
     max(started_at) > last_failure AND NOT argMax(failed, started_at) AS recovered
 FROM exchanges_final
 WHERE ` + rows + ` AND conversation_id != ''
@@ -139,7 +139,7 @@ LIMIT 100`,
 			title: "What providers said", kind: "table", source: clickhouse, empty: "no error texts",
 			description: "Error texts of failed calls, one row per wording.",
 			links:       map[string]string{"example": "/exchange/${__value.raw:percentencode}#broken"},
-			query: `SELECT count() AS failed_calls, any(provider) AS provider, any(status) AS status, any(cause) AS cause, substring(any(error_text), 1, 300) AS text, argMax(exchange_id, started_at) AS example
+			query: `SELECT count() AS failed_calls, any(provider) AS provider, any(status) AS status, any({said cause}) AS cause, substring(any(error_text), 1, 300) AS text, argMax(exchange_id, started_at) AS example
 FROM exchanges_final
 WHERE ` + rows + ` AND failed AND error_text != ''
 GROUP BY error_cluster
@@ -150,7 +150,7 @@ LIMIT 50`,
 			title: "Stages", kind: "table", source: clickhouse, width: 24, units: map[string]string{"failed_share": "percentunit"},
 			links:       map[string]string{"stage": "/?service=${__data.fields.service:percentencode}&stage=${__value.raw:percentencode}"},
 			description: "Calls and failed calls of each stage.",
-			query: `SELECT service, stage, environment, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, topKIf(1)(cause, failed)[1] AS main_cause, maxOrNullIf(started_at, failed) AS last_failure
+			query: `SELECT service, stage, environment, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, topKIf(1)({said cause}, failed)[1] AS main_cause, maxOrNullIf(started_at, failed) AS last_failure
 FROM exchanges_final
 WHERE ` + rows + `
 GROUP BY service, stage, environment
@@ -236,7 +236,7 @@ ORDER BY time`,
 			title: "Providers and models", kind: "table", source: clickhouse, width: 24, units: map[string]string{"failed_share": "percentunit", "p50": "s", "p95": "s", "p99": "s", "first_byte": "s"},
 			links:       map[string]string{"provider": "/providers?provider=${__value.raw:percentencode}"},
 			description: "Latencies are those of successful calls; first_byte is the median time until the response begins.",
-			query: `SELECT provider, model, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, topKIf(1)(cause, failed)[1] AS main_cause,
+			query: `SELECT provider, model, count() AS calls, countIf(failed) AS failed_calls, failed_calls / calls AS failed_share, topKIf(1)({said cause}, failed)[1] AS main_cause,
     {latency 0.5} AS p50, {latency 0.95} AS p95, {latency 0.99} AS p99, {first_byte 0.5} AS first_byte
 FROM exchanges_final
 WHERE ` + called + `

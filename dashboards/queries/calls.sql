@@ -18,7 +18,7 @@ SELECT
     service_version,
     model,
     status,
-    if(root_cause IN ('', 'unknown_no_history'), cause, root_cause) AS cause,
+    if(root_cause IN ('', 'unknown_no_history'), {said cause}, toString(root_cause)) AS cause,
     round(duration, 3) AS seconds,
     messages,
     input_tokens,

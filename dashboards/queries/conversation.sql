@@ -20,7 +20,7 @@ SELECT
     e.status AS status,
     e.finish_reason AS finish_reason,
     e.tool_calls AS tool_calls,
-    e.cause AS cause,
+    {said cause e.} AS cause,
     e.root_cause AS root_cause,
     found.summaries AS new_findings,
     e.error_text AS error_text,

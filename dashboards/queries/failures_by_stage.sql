@@ -13,7 +13,7 @@ SELECT
     {percent failed_calls of calls} AS failed_percent,
     countIf(retry > 0) AS retries,
     countIf(retry = 0 AND error_type = 'cancelled') AS cancelled_calls,
-    topKIf(1)(cause, hit)[1] AS main_cause,
+    topKIf(1)({said cause}, hit)[1] AS main_cause,
     topKIf(1)(root_cause, hit AND root_cause != '')[1] AS main_root_cause,
     maxOrNullIf(started_at, hit) AS last_failure
 FROM exchanges_final

@@ -14,7 +14,7 @@ SELECT
     count() AS calls,
     countIf(hit) AS failed_calls,
     {percent failed_calls of calls} AS failed_percent,
-    topKIf(1)(cause, hit)[1] AS main_cause
+    topKIf(1)({said cause}, hit)[1] AS main_cause
 FROM exchanges_final
 WHERE {filter exchanges EXCEPT status}
     AND {counted}

@@ -18,6 +18,7 @@ import "regexp"
 //	{tokens_per_call} mean of the calls that report their usage; NULL without any
 //	{percent a of b}  as ingest/quantity.Share rounds; NULL of nothing
 //	{counted}         neither a retry of an SDK nor a call that the agent cancelled; neither counts as a call
+//	{said cause}      the cause, after the word probably if it is a guess; {said cause e.} that of e
 //	{reason}          why a call failed: "root cause x", or else "cause x", or "probably cause x" if that is a guess
 //	{group key}       what the parameter sort says of a group, of {measures}
 //	{hit}             the failed calls with the cause or root cause why, or else the calls with findings of rules, or that did not read the
@@ -163,6 +164,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
 	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
 	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},
 	{regexp.MustCompile(`\{counted\}`), "(retry = 0 AND error_type != 'cancelled')"},
+	{regexp.MustCompile(`\{said cause ?(\w*\.?)\}`), "concat(if(${1}cause_known = 'guessed', 'probably ', ''), toString(${1}cause))"},
 	{regexp.MustCompile(`\{reason\}`), "if(root_cause IN ('', 'unknown_no_history'), concat(if(cause_known = 'guessed', 'probably cause ', 'cause '), toString(cause)), concat('root cause ', toString(root_cause)))"},
 	{regexp.MustCompile(`\{hit\}`), `{measure:String} != '' AND {measured}
         OR {measure:String} = '' AND {rules:String} = '' AND failed AND {why:String} IN ('', cause, root_cause)

@@ -12,7 +12,7 @@ SELECT
     count() AS calls,
     countIf(hit) AS failed_calls,
     {percent failed_calls of calls} AS failed_percent,
-    topKIf(1)(toString(cause), hit)[1] AS main_cause,
+    topKIf(1)({said cause}, hit)[1] AS main_cause,
     arraySort(groupUniqArrayIf(10)(status, hit)) AS statuses,
     maxOrNullIf(started_at, hit) AS last_failure,
     {latency 0.5} AS p50_seconds,

@@ -10,7 +10,7 @@ SELECT
     stage,
     model,
     status,
-    cause,
+    {said cause} AS cause,
     messages,
     input_tokens,
     output_tokens,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // A providersPage shows providers and models.
@@ -28,6 +29,7 @@ type provider struct {
 	Median, Slow, Slowest, FirstByte, Tokens float64
 	Last                                     Time
 	URL                                      string
+	Guessed                                  bool // whether Cause is a guess
 }
 
 func (s providersPage) list(ctx context.Context, v *View) ([]provider, error) {
@@ -37,8 +39,9 @@ func (s providersPage) list(ctx context.Context, v *View) ([]provider, error) {
 	}
 	out := make([]provider, len(rows))
 	for i, r := range rows {
+		cause, guessed := strings.CutPrefix(r.Text("main_cause"), "probably ")
 		out[i] = provider{
-			Provider: r.Text("provider"), Model: r.Text("model"), Server: r.Text("server"), Cause: r.Text("main_cause"), Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"),
+			Provider: r.Text("provider"), Model: r.Text("model"), Server: r.Text("server"), Cause: cause, Guessed: guessed, Calls: r.Int64("calls"), Failed: r.Int64("failed_calls"),
 			Median: r.Float("p50_seconds"), Slow: r.Float("p95_seconds"), Slowest: r.Float("p99_seconds"), FirstByte: r.Float("p50_first_byte"),
 			Tokens: r.Float("tokens_per_second"), Last: v.At(r.Time("last_failure")), URL: v.With("/", "provider", r.Text("provider"), "model", r.Text("model")),
 		}

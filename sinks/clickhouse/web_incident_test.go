@@ -118,7 +118,7 @@ func TestGuesses(t *testing.T) {
 	}
 	must.Do(t, s.Write(t.Context(), b))
 	all := webStatements(t)
-	for _, name := range []string{"causes", "calls_by"} {
+	for _, name := range []string{"causes", "calls_by", "calls", "slowest_calls", "providers", "failures_over_time"} {
 		all[name] = must.Get(queries.Get(name))(t)
 	}
 	f := func(statement, want string, params ...string) {
@@ -145,4 +145,10 @@ func TestGuesses(t *testing.T) {
 	f("stages", "reason=root cause tool_calls_dropped_on_save reason_calls=10", "service", "trips")
 	f("versions", "reasons=[probably cause server_error cause server_error]", "service", "quotes")
 	f("calls_by", "group=probably cause server_error calls=2\ngroup=cause server_error calls=1", "service", "quotes", "by", "cause", "sort", "calls")
+	f("calls", "cause=server_error\ncause=server_error\ncause=probably server_error\ncause=probably server_error", "service", "quotes", "failed", "yes")
+	f("calls", "cause=tool_calls_dropped_on_save", "service", "trips", "failed", "yes", "limit", "1")
+	f("slowest_calls", "cause=probably server_error\ncause=server_error\ncause=server_error\ncause=probably server_error", "service", "quotes", "status", "400")
+	f("providers", "main_cause=probably server_error", "service", "quotes")
+	f("failures_over_time", "main_cause=probably server_error", "service", "quotes")
+	f("timeline", "cause=probably server_error\ncause=probably server_error\ncause=server_error\ncause=server_error", "service", "quotes")
 }

@@ -32,7 +32,7 @@ FROM
         first_byte,
         toInt64(status) AS status,
         failed,
-        if(root_cause IN ('', 'unknown_no_history'), toString(cause), toString(root_cause)) AS cause,
+        if(root_cause IN ('', 'unknown_no_history'), {said cause}, toString(root_cause)) AS cause,
         toInt64(messages) AS messages,
         c.input_tokens AS input_tokens,
         c.output_tokens AS output_tokens,

@@ -10,6 +10,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/analyzer/promptcache"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
 	"github.com/llmtap/llmtap/dashboards/differs"
@@ -54,6 +56,7 @@ type incident struct {
 	Hits          []string   `json:"conversation_ids,omitempty"`
 	Instead       []string   `json:"instead,omitempty"` // causes of the failures there are, if none matches
 	Missing       []string   `json:"missing,omitempty"`
+	Next          *step      `json:"next,omitempty"` // of calls that miss the prompt cache: what it costs
 }
 
 // A versions row is the calls of one version.
@@ -100,12 +103,19 @@ func (t *tools) incident(ctx context.Context, in incidentInput) (answer, error) 
 	}
 	out := &incident{Subject: subject(in.Service, in.Stage), Why: in.Why, Since: stamp(timeOf(in.since(), now))}
 	if in.Why != "" {
+		cache := promptcache.Words(in.Why, "", "") != in.Why // a reason that is documented with the prompt cache
 		entries, err := ruledoc.Select([]string{in.Why}, "")
-		if err != nil {
+		if err != nil && !cache {
 			return answer{}, fmt.Errorf("why: %w", err)
 		}
 		_, out.Meaning, out.Fix = wording.Problem(in.Why, false)
-		out.Meaning, out.Fix = cmp.Or(out.Meaning, entries[0].Title), cmp.Or(out.Fix, entries[0].Fix)
+		if err == nil {
+			out.Meaning, out.Fix = cmp.Or(out.Meaning, entries[0].Title), cmp.Or(out.Fix, entries[0].Fix)
+		}
+		if cache || in.Why == signals.CacheBroken {
+			cost := in.query("cache")
+			out.Next = &cost
+		}
 	}
 	err = t.withStore(ctx, func(q rows.Querier, _ func() string) error {
 		if err := out.read(ctx, q, now, in, earlier, []string{"why", in.Why}); err != nil {
@@ -254,6 +264,9 @@ func (x *incident) text() string {
 		field(&b, "version "+v.Version, fmt.Sprintf("%s of %s (%s), first call %s", quantity.Count(v.Hit), quantity.Plural(v.Calls, "call"), v.Service, v.Began))
 	}
 	field(&b, "fix", x.Fix)
+	if x.Next != nil {
+		field(&b, "next", x.Next.String())
+	}
 	for i := range x.Proofs {
 		p := &x.Proofs[i]
 		fmt.Fprintf(&b, "\nProof %d: %s like exchange %s, %s, %s %s, status %d\n", i+1, quantity.Plural(p.Number, "call"), p.Exchange, p.At, p.Provider, p.Model, p.Status)

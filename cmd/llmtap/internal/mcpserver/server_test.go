@@ -253,6 +253,9 @@ func TestBrokenCache(t *testing.T) {
 				{"checkout", "writer", "2.5.0", "m", "tools_changed", "tools", "", int64(1000), int64(90), int64(1), 0.1},
 				{"checkout", "planner", "2.5.0", "m", "evicted", "", "", int64(1000), int64(100), int64(4), 0.1},
 			}
+		} else if strings.Contains(sql, "last_hit") {
+			res.Columns = []clickhouse.Column{{Name: "calls"}, {Name: "hits"}}
+			res.Rows = [][]any{{int64(60), int64(40)}}
 		}
 		return res, nil
 	}))
@@ -264,6 +267,9 @@ func TestBrokenCache(t *testing.T) {
 		must.Contain(t, text, part)
 	}
 	must.Equal(t, strings.Count(text, "cache_broken"), 1, "broken caches in %s", text)
+	text, _ = ask(t, c, "incident", `{"service":"checkout","stage":"planner","why":"system_changed"}`)
+	must.Contain(t, text, "checkout/planner, system_changed: the system prompt changed\n40 of 60 calls")
+	must.Contain(t, text, `next: query {"name":"cache","parameters":{"service":"checkout",`)
 }
 
 // A cause that is a guess is told as one, unless the root cause is known.

@@ -200,15 +200,20 @@ func (w *wrong) addAlerts(found []rows.Row) {
 	}
 }
 
+// query returns the stored query with this name for the calls of f.
+func (f Filter) query(name string) step {
+	parameters := map[string]any{}
+	for k, v := range f.values() {
+		parameters[k] = v[0]
+	}
+	return step{"query", queryInput{Name: name, Parameters: parameters}}
+}
+
 func (w *wrong) addSignals(in Filter, masked, latent, cache []rows.Row) {
 	next := func(name string, r rows.Row) step {
 		f := in
 		f.Service, f.Stage = r.Text("service"), r.Text("stage")
-		parameters := map[string]any{}
-		for k, v := range f.values() {
-			parameters[k] = v[0]
-		}
-		return step{"query", queryInput{Name: name, Parameters: parameters}}
+		return f.query(name)
 	}
 	for _, r := range masked[:min(len(masked), maxOthers)] {
 		text := quantity.Plural(r.Int("failures"), "run") + " reported as ok although the last call failed"
