@@ -113,7 +113,7 @@ func diskUsage(b *testing.B, dir string) (n int64) {
 // a message. CPU seconds are of client and server together.
 func BenchmarkFrames(b *testing.B) {
 	for _, size := range []int{1000, 3000, 10_000} {
-		for _, events := range []int{1, 4, 16} {
+		for _, events := range []int{1, 4, 16, event.MaxFrameEvents} {
 			b.Run(fmt.Sprintf("%dKB/%d", size/1000, events), func(b *testing.B) { benchmarkFrames(b, size, events) })
 		}
 	}
