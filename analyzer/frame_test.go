@@ -86,6 +86,7 @@ func sequencesOfFrames(v reflect.Value, n int) {
 		for i := range v.Len() {
 			sequencesOfFrames(v.Index(i), n)
 		}
+	default: // has no sequence
 	}
 }
 
