@@ -85,8 +85,7 @@ func elsewhere(c *command.Call, servers *connect.Servers, s *silence.Silence, no
 	if err != nil {
 		return err
 	}
-	others := cfg.Slack.Channel != "" || cfg.Webhook.URL != ""
-	warning, err := silences.Elsewhere(cfg.Alertmanager.URLs, others, s, now)
+	warning, err := silences.Elsewhere(cfg.Alertmanager.URLs, cfg.NotifiesOthers(), s, now)
 	if warning != "" {
 		fmt.Fprintln(c.Stderr, "llmtap: "+warning)
 	}

@@ -52,7 +52,7 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 	stored := pages.Source(c.queryable)
 	live := pages.Alerts{Groups: u.groups}
 	people := pages.Controls{
-		Alerts: live, Config: c.cfg.Alerts, Prices: c.cfg.Prices, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.Slack.Channel != "" || c.cfg.Webhook.URL != "",
+		Alerts: live, Config: c.cfg.Alerts, Prices: c.cfg.Prices, Alertmanagers: c.cfg.Alertmanager.URLs, Others: c.cfg.NotifiesOthers(),
 		Engines: c.engines, Controls: u.controls, Sink: stored,
 	}
 	u.pages, err = web.NewHandler(web.Options{

@@ -16,7 +16,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-// Receivers is a server that acts as Slack, a webhook, an Alertmanager and a heartbeat monitor, and records its requests.
+// Receivers is a server that acts as Slack, a webhook, PagerDuty, an Alertmanager and a heartbeat monitor, and records its requests.
 type Receivers struct {
 	*httptest.Server
 	mu       sync.Mutex // guards the fields below
@@ -48,6 +48,8 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		if err := json.Unmarshal(body, &m); err == nil {
 			what += " " + m.Status + " " + m.CommonLabels["alertname"]
 		}
+	case "/v2/enqueue":
+		what += " " + regexp.MustCompile(`"event_action":"\w+"`).FindString(string(body))
 	case "/api/v2/alerts":
 		if req.Header.Get("Authorization") != "Bearer s3cret" {
 			what += " without token"
@@ -91,6 +93,7 @@ func (r *Receivers) ConfigFile(t *testing.T) string {
 	text := strings.ReplaceAll(`data_dir: `+t.TempDir()+`
 slack: {channel: "#oncall", token: xoxb-1, api_url: URL/slack/}
 webhook: {url: URL/hook?key=hidden, secret: `+HookSecret+`}
+pagerduty: {routing_key: hidden, url: URL/v2/enqueue}
 alertmanager:
   urls: [URL]
   token: s3cret

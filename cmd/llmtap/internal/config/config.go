@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/pagerduty"
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
@@ -71,6 +72,7 @@ type Config struct {
 	Slack        slack.Config        `yaml:"slack"`
 	Alertmanager alertmanager.Config `yaml:"alertmanager"`
 	Webhook      webhook.Config      `yaml:"webhook"`
+	PagerDuty    pagerduty.Config    `yaml:"pagerduty"`
 	Prices       price.Table         `yaml:"prices"`
 }
 
@@ -190,6 +192,11 @@ func NATSDir(dataDir string) string { return filepath.Join(dataDir, "nats") }
 
 // HasRole reports whether this process runs role.
 func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }
+
+// NotifiesOthers reports whether receivers besides Alertmanager are configured, which llmtap's own silences mute.
+func (c *Config) NotifiesOthers() bool {
+	return c.Slack.Channel != "" || c.Webhook.URL != "" || c.PagerDuty != (pagerduty.Config{})
+}
 
 // Notifiers returns the sections that configure notifiers, by key: all fields that implement alerts.NotifierConfig.
 func (c *Config) Notifiers() iter.Seq2[string, alerts.NotifierConfig] {

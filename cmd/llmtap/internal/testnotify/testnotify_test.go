@@ -46,6 +46,7 @@ func TestNotifyReceivers(t *testing.T) {
 	want := `ok    slack         #oncall: the test alert and its end arrived
 ok    alertmanager  HOST: the test alert arrived and ends in 4 minutes
 ok    webhook       HOST: the test alert and its end arrived
+ok    pagerduty     HOST: the test alert and its end arrived
 ok    heartbeat     HOST: the heartbeat arrived
 `
 	if err != nil || got != want {
@@ -54,7 +55,7 @@ ok    heartbeat     HOST: the heartbeat arrived
 	calls := r.Requests()
 	for _, call := range []string{
 		"POST /slack/chat.postMessage\n", "POST /slack/chat.update\n", "POST /hook firing TestNotify\nPOST /hook resolved TestNotify\n",
-		`POST /api/v2/alerts "alertname":"TestNotify"` + "\n", "GET /ping/hidden",
+		`POST /v2/enqueue "event_action":"trigger"` + "\n", `POST /v2/enqueue "event_action":"resolve"` + "\n", `POST /api/v2/alerts "alertname":"TestNotify"` + "\n", "GET /ping/hidden",
 	} {
 		must.Contain(t, calls, call)
 	}
@@ -62,10 +63,10 @@ ok    heartbeat     HOST: the heartbeat arrived
 	// A failing receiver does not affect the others, and no secret is printed.
 	r.Break("/hook")
 	got, err = try()
-	if err == nil || err.Error() != "1 of 4 receivers failed" {
+	if err == nil || err.Error() != "1 of 5 receivers failed" {
 		t.Errorf("error %v", err)
 	}
-	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 4 || strings.Count(got, "fail  ") != 1 {
+	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 5 || strings.Count(got, "fail  ") != 1 {
 		t.Error(got)
 	}
 	if strings.Contains(got+err.Error(), "hidden") {
