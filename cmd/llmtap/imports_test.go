@@ -35,6 +35,7 @@ var importRules = []struct {
 	{"ingest/nearest", nil, "receivers, configuration and queries suggest names with it"},
 	{"ingest/quantity", nil, "pages, messages and commands write numbers with it"},
 	{"ingest/sdk/go/shape", []string{"ingest/sdk/go/event", "ingest/sdk/go/wire"}, "hooks use it, and they drag nothing of the collector into an agent"},
+	{"ingest/sdk/go/llmtaptest", []string{"ingest/sdk/go$", "ingest/sdk/go/event"}, "only tests import it, those of agents"},
 	{"ingest/sdk/go", []string{"ingest/sdk/go/event", "ingest/sdk/go/shape", "ingest/sdk/go/wire"}, "a hook drags nothing of the collector into an agent"},
 	{"ingest", []string{"ingest/"}, "a collector must run without analysis"},
 	{"analyzer/check", []string{"analyzer/facts", "ingest/sdk/go/wire"}, "rules and lint need no stream"},

@@ -22,6 +22,7 @@ import (
 var (
 	pagesDay  = flag.String("day", "24h", "time range of lists in TestPagesScale")
 	pagesRows = flag.Int("rows", 0, "exchanges for TestPagesScale, such as 10000000; 0 skips it")
+	pagesNew  = flag.Int("newest", 0, "generate only this many of the -rows exchanges, the newest; 0: all")
 )
 
 const (
@@ -42,7 +43,7 @@ func TestPagesScale(t *testing.T) {
 	u.ready(t)
 	sink := u.open(t)
 	dsn, _ := u.rows().dsn()
-	must.Do(t, scaletest.Fill(*pagesRows, time.Now(), func(sql string) error { return executeOn(t, dsn, sql) }, t.Logf))
+	must.Do(t, scaletest.FillNewest(cmp.Or(*pagesNew, *pagesRows), *pagesRows, time.Now(), func(sql string) error { return executeOn(t, dsn, sql) }, t.Logf))
 	for quiet := 0; quiet < 3; time.Sleep(2 * time.Second) { // background merges
 		res := must.Get(sink.Query(t.Context(), "SELECT count() FROM system.merges", nil))(t)
 		if quiet++; fmt.Sprint(res.Rows[0][0]) != "0" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
@@ -68,7 +69,14 @@ func runProblemsList(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	return problems.List(ctx, problems.Client{Client: client}, f, *all, c.Stdout, *format, style)
+	if err := problems.List(ctx, problems.Client{Client: client}, f, *all, c.Stdout, *format, style); err != nil || *format != command.Text {
+		return err
+	}
+	// Without ClickHouse, it is not known whether there were calls.
+	if res, err := client.Query(ctx, "SELECT count() FROM (SELECT 1 FROM exchanges LIMIT 1)", nil); err == nil && len(res.Rows) == 1 && fmt.Sprint(res.Rows[0][0]) == "0" {
+		fmt.Fprintln(c.Stdout, style.Wrap("", "No call has been stored yet. llmtap doctor checks the installation; the pages have the lines for your agents.", ""))
+	}
+	return nil
 }
 
 var problemsShowCommand = &command.Command{

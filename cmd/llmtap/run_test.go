@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/sdk/go/llmtaptest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/sdk/typescript/nodetest"
@@ -167,6 +170,23 @@ sys.exit(3)`)
 	}
 }
 
+// nodeTest is testdata/test_agent.py for Node.js.
+const nodeTest = `import test from "node:test";
+import assert from "node:assert";
+
+const ask = (messages) => fetch(process.env.PROVIDER + "/chat/completions", { method: "POST", headers: { "Content-Type": "application/json" },
+  body: JSON.stringify({ model: "gpt-5", messages, tools: [{ type: "function", function: { name: "read_file" } }] }) });
+
+test("agent", async () => {
+  const messages = [{ role: "user", content: "do:\n- read_file {}" }];
+  const answer = (await (await ask(messages)).json()).choices[0].message;
+  messages.push({ role: "assistant", content: answer.content }, { role: "tool", tool_call_id: answer.tool_calls[0].id, content: "x" });
+  const last = await ask(messages);
+  await last.text();
+  assert.equal(last.status, 200);
+});
+`
+
 // A test of an agent that loses the calls of an answer is recorded, whether it fails or not, and lint says why.
 func TestRecord(t *testing.T) {
 	slowtest.Skip(t)
@@ -181,33 +201,78 @@ func TestRecord(t *testing.T) {
 		must.Equal(t, code, want, "%s%s\nexit code", out, errs)
 		must.Contain(t, errs, "llmtap: recorded 2 calls; check them: llmtap lint "+file)
 		must.Contain(t, out, say)
-		out, errs, code = p.llmtap("lint", "--format", "github", file)
-		must.Equal(t, code, command.ExitFailed, "%s%s\nexit code", out, errs)
-		must.Contain(t, out, "::error file="+file+",line=2")
-		must.Contain(t, out, "tool_calls_dropped_on_save")
+		p.lintFails(file)
 	}
 	p := newProject(t, map[string]string{"test_agent.py": source(t, "cmd/llmtap/testdata/test_agent.py")})
 	p.env = []string{"PYTHONPATH=" + hook}
 	check(p, "histories.jsonl", "1 passed", 0, "--", python, "-m", "pytest", "-p", "no:cacheprovider")
 
-	p = newProject(t, map[string]string{"agent.test.mjs": `import test from "node:test";
-import assert from "node:assert";
-
-const ask = (messages) => fetch(process.env.PROVIDER + "/chat/completions", { method: "POST", headers: { "Content-Type": "application/json" },
-  body: JSON.stringify({ model: "gpt-5", messages, tools: [{ type: "function", function: { name: "read_file" } }] }) });
-
-test("agent", async () => {
-  const messages = [{ role: "user", content: "do:\n- read_file {}" }];
-  const answer = (await (await ask(messages)).json()).choices[0].message;
-  messages.push({ role: "assistant", content: answer.content }, { role: "tool", tool_call_id: answer.tool_calls[0].id, content: "x" });
-  const last = await ask(messages);
-  await last.text();
-  assert.equal(last.status, 200);
-});
-`})
+	p = newProject(t, map[string]string{"agent.test.mjs": nodeTest})
 	must.Do(t, os.Mkdir(filepath.Join(p.dir, "node_modules"), 0o700))
 	must.Do(t, os.Symlink(node, filepath.Join(p.dir, "node_modules", "llmtap")))
 	check(p, "node.jsonl", "fail 1", 1, "-o", "node.jsonl", "--", "node", "--test")
+}
+
+// lintFails checks that file has the calls of an agent that loses the calls of an answer.
+func (p *project) lintFails(file string) {
+	p.t.Helper()
+	out, errs, code := p.llmtap("lint", "--format", "github", file)
+	must.Equal(p.t, code, command.ExitFailed, "%s%s\nexit code", out, errs)
+	must.Contain(p.t, out, "::error file="+file+",line=2")
+	must.Contain(p.t, out, "tool_calls_dropped_on_save")
+}
+
+// The helpers of the hooks for tests write the file that llmtap record writes.
+func TestHistories(t *testing.T) {
+	slowtest.Skip(t)
+	python, hook := pythonHook(t, "pytest>=8")
+	node := nodetest.Hook(t)
+	srv := httptest.NewServer(provider.New(provider.Default()))
+	defer srv.Close()
+	bin := t.TempDir()
+	must.Do(t, os.Symlink(os.Args[0], filepath.Join(bin, "llmtap")))
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("PROVIDER", srv.URL+provider.OpenAIPath)
+	run := func(p *project, want string, name string, args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
+		out, _ := cmd.CombinedOutput() // a test may fail
+		must.Contain(t, string(out), want)
+	}
+
+	p := newProject(t, map[string]string{"test_agent.py": source(t, "cmd/llmtap/testdata/test_agent.py"), "pytest.ini": "[pytest]\nusefixtures = llmtap_histories\n"})
+	p.env = []string{"PYTHONPATH=" + filepath.Join(p.dir, "site"), "PYTHONDONTWRITEBYTECODE=1"}
+	run(p, "", python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", "site", hook) // pytest finds plugins that are installed
+	run(p, "1 passed", python, "-m", "pytest", "-p", "no:cacheprovider", "test_agent.py")
+	p.lintFails("histories.jsonl")
+
+	const start = `import { after } from "node:test";
+import { recordHistories } from "llmtap/histories";
+after(await recordHistories("node.jsonl"));
+`
+	p = newProject(t, map[string]string{"agent.test.mjs": start + nodeTest})
+	must.Do(t, os.Mkdir(filepath.Join(p.dir, "node_modules"), 0o700))
+	must.Do(t, os.Symlink(node, filepath.Join(p.dir, "node_modules", "llmtap")))
+	run(p, "fail 1", "node", "--test")
+	p.lintFails("node.jsonl")
+
+	p = newProject(t, nil)
+	t.Run("Go", func(t *testing.T) {
+		client := http.Client{Transport: llmtaptest.Record(t, filepath.Join(p.dir, "go.jsonl")).Transport(nil)}
+		ask := func(messages string) {
+			t.Helper()
+			body := `{"model": "gpt-5", "messages": ` + messages + `, "tools": [{"type": "function", "function": {"name": "read_file"}}]}`
+			resp := must.Get(client.Post(os.Getenv("PROVIDER")+"/chat/completions", "application/json", strings.NewReader(body)))(t)
+			must.Get(io.Copy(io.Discard, resp.Body))(t)
+			must.Do(t, resp.Body.Close())
+		}
+		ask(`[{"role": "user", "content": "do:\n- read_file {}"}]`)
+		ask(`[{"role": "user", "content": "do:\n- read_file {}"}, {"role": "assistant", "content": ""}, {"role": "tool", "tool_call_id": "call_1", "content": "x"}]`)
+	})
+	out, errs, code := p.llmtap("lint", "--format", "github", "go.jsonl")
+	must.Equal(t, code, command.ExitFailed, "%s%s\nexit code", out, errs)
+	must.Contain(t, out, "::error file=go.jsonl,line=2")
 }
 
 // A signal reaches the program that is recorded, whose exit code is that of llmtap.

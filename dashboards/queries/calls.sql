@@ -19,7 +19,7 @@ SELECT
     model,
     status,
     if(root_cause IN ('', 'unknown_no_history'), {said cause}, toString(root_cause)) AS cause,
-    round(duration, 3) AS seconds,
+    round(nullIf(duration, 0), 3) AS seconds,
     messages,
     input_tokens,
     output_tokens,

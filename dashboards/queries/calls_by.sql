@@ -11,7 +11,25 @@
 -- calls do not exceed. The inner statement reads only what it takes to choose the groups,
 -- where there may be many.
 WITH
-    {calls by group}
+    {calls by group},
+    (
+        SELECT groupArray(group)
+        FROM
+        (
+            WITH
+                {calls by group},
+                {measures},
+                {group key} AS key
+            SELECT what AS group
+            FROM {priced calls IN ORDER}
+            WHERE what != ''
+                AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
+            GROUP BY group
+            HAVING {later key, group}
+            ORDER BY key DESC, group DESC
+            LIMIT {limit:UInt32}
+        )
+    ) AS groups
 SELECT
     what AS group,
     anyLast(toString(service)) AS of_service,
@@ -22,23 +40,9 @@ SELECT
     max(started_at) AS last_call,
     {group key} AS key,
     {next key, group} AS next
-FROM {priced calls}
+FROM {priced calls OF GROUPS}
 WHERE what != ''
-    AND if({by:String} IN ('service', 'stage', 'version', 'environment', 'provider', 'model', 'status', 'cause', 'all'), true, what IN
-    (
-        WITH
-            {calls by group},
-            {measures},
-            {group key} AS key
-        SELECT what AS group
-        FROM {priced calls IN ORDER}
-        WHERE what != ''
-            AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
-        GROUP BY group
-        HAVING {later key, group}
-        ORDER BY key DESC, group DESC
-        LIMIT {limit:UInt32}
-    ))
+    AND if({by:String} IN ('service', 'stage', 'version', 'environment', 'provider', 'model', 'status', 'cause', 'all'), true, what IN (SELECT arrayJoin(groups)))
     AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
 GROUP BY group
 HAVING {later key, group}

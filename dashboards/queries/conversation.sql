@@ -24,7 +24,7 @@ SELECT
     e.root_cause AS root_cause,
     found.summaries AS new_findings,
     e.error_text AS error_text,
-    round(e.duration, 3) AS seconds,
+    round(nullIf(e.duration, 0), 3) AS seconds,
     e.retry AS retry,
     e.exchange_id AS exchange_id
 FROM exchanges_final AS e

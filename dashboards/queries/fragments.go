@@ -10,7 +10,8 @@ import "regexp"
 //	{first failures}  statement: the first version of each cause, and the last clean one
 //	{measures}        measures of the calls of a group
 //	{priced calls}    the calls of the filters with their tokens and their prices; {priced calls IN ORDER} without prices unless these decide the order or are
-//	                  a filter
+//	                  a filter; {priced calls OF GROUPS} reads only the calls of the array groups if these are conversations or
+//	                  runs, which have few
 //	{step}            step_seconds of the parameter step
 //	{latency 0.95}    seconds that 95% of the successful calls do not exceed, of calls that count; NULL without any. It is exact up
 //	                  to 8,192 calls, the size of ClickHouse's sample.
@@ -77,7 +78,7 @@ var fragments = []struct {
         if({sort:String} = 'p50', toInt64(ifNull(p50, 0) * 1e6),
         if({sort:String} = 'p95', toInt64(ifNull(p95, 0) * 1e6),
         if({sort:String} = 'first_token', toInt64(ifNull(first_token, 0) * 1e6),
-        if({sort:String} = 'seconds', toInt64(seconds * 1e6),
+        if({sort:String} = 'seconds', toInt64(ifNull(seconds, 0) * 1e6),
         toUnixTimestamp64Nano(max(started_at))))))))))))))))`},
 	{regexp.MustCompile(`\{first failures\}`), `WITH
     versions AS
@@ -145,7 +146,22 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     {latency 0.5} AS p50,
     {latency 0.95} AS p95,
     round(quantileOrNullIf(0.95)(first_byte, NOT failed AND stream AND first_byte > 0 AND {counted}), 3) AS first_token,
-    round(sum(duration), 3) AS seconds`},
+    round(nullIf(sum(duration), 0), 3) AS seconds`},
+	{regexp.MustCompile(`\{priced calls OF GROUPS\}`), `(
+    SELECT
+        *,
+        {tokens}
+    FROM exchanges_final
+    WHERE {filter calls}
+        AND if({by:String} IN ('conversation', 'run'), (toStartOfHour(started_at), service, exchange_id) IN
+        (
+            SELECT toStartOfHour(started_at), service, exchange_id
+            FROM exchanges
+            WHERE {filter exchanges ONLY time}
+                AND if({by:String} = 'run', run_id, conversation_id) IN (SELECT arrayJoin(groups))
+        ), true)
+) AS c
+{join prices}`},
 	{regexp.MustCompile(`\{priced calls( IN ORDER)?\}`), `(
     SELECT
         *,
@@ -159,7 +175,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
 	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
     arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,
     greatest(1, if({step:String} = 'auto', auto_step, toUInt32(parseTimeDelta(replaceOne({step:String}, 'auto', '1s'))))) AS step_seconds`},
-	{regexp.MustCompile(`\{latency ([\d.]+)\}`), "round(quantileOrNullIf($1)(duration, NOT failed AND {counted}), 3)"},
+	{regexp.MustCompile(`\{latency ([\d.]+)\}`), "round(quantileOrNullIf($1)(duration, NOT failed AND duration > 0 AND {counted}), 3)"},
 	{regexp.MustCompile(`\{first_byte ([\d.]+)\}`), "round(quantileOrNullIf($1)(first_byte, NOT failed AND first_byte > 0 AND {counted}), 3)"},
 	{regexp.MustCompile(`\{tokens_per_call\}`), "round(avgOrNullIf(coalesce(input_tokens, 0) + coalesce(output_tokens, 0), input_tokens IS NOT NULL))"},
 	{regexp.MustCompile(`\{percent ([^{}]+) of ([^{}]+)\}`), "if(10 * ($1) < ($2), round(100 * ($1) / nullIf($2, 0), 1), round(100 * ($1) / nullIf($2, 0)))"},
@@ -194,10 +210,13 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
         SELECT provider, model, known, price
         FROM
         (
-            SELECT toString(used.1) AS provider, toString(used.2) AS model
+            SELECT toString(arrayJoin(used.2)) AS provider, toString(used.1) AS model
             FROM
             (
-                SELECT arrayJoin((SELECT groupUniqArray((provider, model)) FROM exchanges WHERE {filter exchanges ONLY time})) AS used
+                SELECT arrayJoin((SELECT groupArray((model, providers)) FROM
+                (
+                    SELECT model, groupUniqArray(provider) AS providers FROM exchanges WHERE {filter exchanges ONLY time} GROUP BY model
+                ))) AS used
             )
         )
     )`},

@@ -237,6 +237,12 @@ func (q Query) Bind(given Values, now time.Time) (sql string, params map[string]
 	return sql, params, err
 }
 
+// Only returns q with only these columns of its result. ClickHouse does not compute the others.
+func (q Query) Only(columns ...string) Query {
+	q.SQL = "SELECT " + strings.Join(columns, ", ") + " FROM (\n" + q.SQL + ")"
+	return q
+}
+
 // check returns an error if v is none of the choices.
 func (p Parameter) check(v string) error {
 	if slices.Contains(p.Choices, v) || slices.Contains(p.Choices, "attr.KEY") && len(v) > len("attr.") && strings.HasPrefix(v, "attr.") {

@@ -2,8 +2,8 @@
 -- group Usage and latency
 -- since 1 hour
 SELECT
-    round(duration, 3) AS seconds,
-    round(first_byte, 3) AS seconds_to_first_byte,
+    round(nullIf(duration, 0), 3) AS seconds,
+    round(nullIf(first_byte, 0), 3) AS seconds_to_first_byte,
     started_at,
     service,
     service_version,

@@ -21,7 +21,7 @@ const (
 	// sectionTimeout bounds the time for one section, so that a slow statement does not hold a page.
 	sectionTimeout = 15 * time.Second
 	// flushAfter is the time after which what is known is sent although the rest is still being read.
-	flushAfter = 100 * time.Millisecond
+	flushAfter = 50 * time.Millisecond
 )
 
 // fragmentHeader is set by the script when it refreshes a page: the answer then contains only the sections.

@@ -176,6 +176,20 @@ func (l *trafficList) chosen() []string {
 	return l.shown
 }
 
+// read returns the columns to read: those that are shown, those that links and texts need, and next.
+func (l *trafficList) read() []string {
+	all := []string{"exchange_id"}
+	if l.by != "" {
+		all = []string{"group", "calls", "unpriced"}
+	}
+	for _, name := range l.chosen() {
+		if !slices.Contains(all, name) && (slices.Contains(l.shown, name) || slices.Contains(l.more, name)) {
+			all = append(all, name)
+		}
+	}
+	return append(all, "next")
+}
+
 // labels are the headings of columns whose names are not clear without their query.
 var labels = map[string]string{
 	"started_at": "time", "service_version": "version", "seconds": "took", "of_service": "service", "of_stage": "stage", "failed_calls": "failed",
@@ -236,7 +250,7 @@ func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
 			since = l.View.From
 		}
 		values["since"] = []string{since.UTC().Format(time.RFC3339Nano)}
-		t, err := s.run(ctx, l.Query, values, l.View.Now.In(l.View.Zone))
+		t, err := s.run(ctx, l.Query.Only(l.read()...), values, l.View.Now.In(l.View.Zone))
 		if err != nil || whole || len(t.Rows) > trafficRows {
 			return t, err
 		}
@@ -272,7 +286,9 @@ func (l *trafficList) fill(t *Table) {
 		row := make([]cell, len(l.at))
 		for j, i := range l.at {
 			row[j] = out.cell(t.Columns[i], t.Rows[at][i])
-			if name := t.Columns[i].Name; len(row[j].Parts) > 0 || !row[j].Time.IsZero() {
+			if numbers[i] && t.Rows[at][i] == nil {
+				row[j].Parts = []cellPart{{Text: "–"}} // not known
+			} else if name := t.Columns[i].Name; len(row[j].Parts) > 0 || !row[j].Time.IsZero() {
 				l.write(&row[j], r, name, numbers[i])
 				l.link(&row[j].Parts[0], r, name)
 			}
@@ -433,8 +449,7 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	delete(values, "after")
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
-	q.SQL = "SELECT group, of_service, calls FROM (\n" + q.SQL + ")" // the other measures are not computed then
-	t, err := s.run(ctx, q, values, v.Now)
+	t, err := s.run(ctx, q.Only("group", "of_service", "calls"), values, v.Now)
 	if err != nil {
 		http.Error(w, readable(err), http.StatusServiceUnavailable)
 		return

@@ -78,7 +78,7 @@ func testPip(t *testing.T, pip, dist string, env []string) {
 
 	alone := filepath.Join(dir, "alone")
 	runIn(t, dir, nil, pip, "install", "--quiet", "--find-links", dist, "--no-deps", "--no-binary", "llmtap", "--target", alone, "llmtap=="+version)
-	must.Equal(t, runIn(t, alone, nil, "ls"), "llmtap\nllmtap-"+version+".dist-info\n", "the hook without the collector")
+	must.Equal(t, runIn(t, alone, nil, "ls"), "__pycache__\nllmtap\nllmtap-"+version+".dist-info\nllmtap_pytest.py\n", "the hook without the collector")
 
 	for platform, collector := range map[string]string{
 		"manylinux_2_17_aarch64": "linux_arm64", "manylinux2014_x86_64": "", "macosx_12_0_arm64": "darwin_arm64",

@@ -70,7 +70,10 @@ func (c *Conn) WithLease(ctx context.Context, name, owner string, ttl time.Durat
 	}
 	standby := standby{c: c}
 	for waiting := false; ; {
-		l, err := c.takeLease(ctx, kv, "lease."+name, owner, ttl, standby.expired, func(cp *checkpoint) { cp.TTL = ttl })
+		l, err := c.takeLease(ctx, kv, "lease."+name, owner, ttl, standby.expired, func(_ context.Context, cp *checkpoint) error {
+			cp.TTL = ttl
+			return nil
+		})
 		var held *LeaseHeldError
 		switch {
 		case ctx.Err() != nil:

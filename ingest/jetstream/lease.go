@@ -90,7 +90,7 @@ func (c *Conn) expired(cp *checkpoint, _ uint64) bool { return !c.now().Before(c
 // belongs to a previous run of the same process. adjust makes the checkpoint consistent with the stream before the
 // checkpoint is written.
 func (c *Conn) takeLease(
-	ctx context.Context, kv *KV, key, owner string, ttl time.Duration, expired func(cp *checkpoint, rev uint64) bool, adjust func(*checkpoint),
+	ctx context.Context, kv *KV, key, owner string, ttl time.Duration, expired func(cp *checkpoint, rev uint64) bool, adjust func(context.Context, *checkpoint) error,
 ) (*lease, error) {
 	l := &lease{c: c, kv: kv, key: key, owner: owner, ttl: ttl, mu: make(mutex, 1)}
 	err := c.retry(ctx, func(ctx context.Context) error {
@@ -102,7 +102,9 @@ func (c *Conn) takeLease(
 			if cp.Owner != "" && cp.Owner != owner && !expired(&cp, rev) {
 				return &LeaseHeldError{Owner: cp.Owner, Until: cp.Lease}
 			}
-			adjust(&cp)
+			if err := adjust(ctx, &cp); err != nil {
+				return err
+			}
 			cp.Epoch++
 			cp.Owner, l.taken = owner, c.now()
 			cp.Lease = l.taken.Add(ttl).UTC()

@@ -48,9 +48,15 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 	if err != nil {
 		return nil, err
 	}
-	info, lost := s.CachedInfo(), uint64(0)
-	l, err := c.takeLease(ctx, kv, checkpointKey(cfg.Partition, cfg.Partitions), cfg.Owner, cfg.LeaseTTL, c.expired, func(cp *checkpoint) {
+	var info *natsjs.StreamInfo
+	lost := uint64(0)
+	l, err := c.takeLease(ctx, kv, checkpointKey(cfg.Partition, cfg.Partitions), cfg.Owner, cfg.LeaseTTL, c.expired, func(ctx context.Context, cp *checkpoint) error {
+		var err error
+		if info, err = s.Info(ctx); err != nil { // not before cp was read: its owner may have stored events since
+			return fmt.Errorf("read the state of stream %s: %w", event.StreamEvents, err)
+		}
 		lost = cfg.share(c.fit(cp, info.Created, info.State.FirstSeq, info.State.LastSeq, rewound))
+		return nil
 	})
 	if err != nil {
 		return nil, err

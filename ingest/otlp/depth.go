@@ -3,8 +3,6 @@ package otlp
 import (
 	"errors"
 
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -98,15 +96,4 @@ func tooDeepJSON(b []byte) bool {
 		}
 	}
 	return false
-}
-
-// A codec refuses messages with too much nesting before it decodes them.
-type codec struct{ encoding.CodecV2 }
-
-// Unmarshal implements encoding.CodecV2.
-func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	if tooDeep(data.Materialize(), typeRequest, 0) {
-		return errNesting
-	}
-	return c.CodecV2.Unmarshal(data, v)
 }

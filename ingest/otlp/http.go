@@ -2,22 +2,21 @@ package otlp
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
+	"strconv"
 
-	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
+	"go.opentelemetry.io/collector/pdata/plog"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
 )
 
-// Paths of the signals.
+// Paths of the signals over HTTP.
 const (
 	TracesPath  = "/v1/traces"
 	LogsPath    = "/v1/logs"
@@ -29,133 +28,191 @@ const (
 	mediaJSON  = "application/json"
 )
 
-// Register adds the paths of OTLP over HTTP to mux. The caller checks tokens, hosts and origins.
+// Register adds the paths of OTLP over HTTP and the methods of gRPC to mux. The caller checks tokens, hosts and origins, and
+// serves HTTP/2, also without TLS.
 func (r *Receiver) Register(mux *http.ServeMux) {
-	mux.HandleFunc("POST "+TracesPath, r.serveTraces)
-	mux.HandleFunc("POST "+LogsPath, r.serveLogs)
-	mux.HandleFunc("POST "+MetricsPath, r.serveMetrics)
-}
-
-// An answer is the response of a signal.
-type answer interface {
-	MarshalProto() ([]byte, error)
-	MarshalJSON() ([]byte, error)
-}
-
-func (r *Receiver) serveTraces(w http.ResponseWriter, hr *http.Request) {
-	r.serve(w, hr, signalTraces, func(ctx context.Context, body []byte, media string) (answer, error) {
-		q := ptraceotlp.NewExportRequest()
-		if err := unmarshal(body, media, q.UnmarshalProto, q.UnmarshalJSON); err != nil {
-			return nil, err
+	for _, s := range []struct {
+		signal string
+		paths  []string
+		export exporter
+	}{
+		{signalTraces, []string{TracesPath, tracesMethod}, func(ctx context.Context, body []byte, media string) (answer, error) {
+			td, err := decode(body, media, (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces, (&ptrace.JSONUnmarshaler{}).UnmarshalTraces)
+			if err != nil {
+				return answer{}, err
+			}
+			return r.traces(ctx, td)
+		}},
+		{signalLogs, []string{LogsPath, logsMethod}, func(ctx context.Context, body []byte, media string) (answer, error) {
+			ld, err := decode(body, media, (&plog.ProtoUnmarshaler{}).UnmarshalLogs, (&plog.JSONUnmarshaler{}).UnmarshalLogs)
+			if err != nil {
+				return answer{}, err
+			}
+			return r.logs(ctx, ld)
+		}},
+		{signalMetrics, []string{MetricsPath, metricsMethod}, func(context.Context, []byte, string) (answer, error) {
+			r.metricsArrived() // without decoding them
+			return answer{}, nil
+		}},
+	} {
+		for _, path := range s.paths {
+			mux.HandleFunc("POST "+path, func(w http.ResponseWriter, hr *http.Request) { r.serve(w, hr, s.signal, s.export) })
 		}
-		return r.traces(ctx, q.Traces())
-	})
+	}
 }
 
-func (r *Receiver) serveLogs(w http.ResponseWriter, hr *http.Request) {
-	r.serve(w, hr, signalLogs, func(ctx context.Context, body []byte, media string) (answer, error) {
-		q := plogotlp.NewExportRequest()
-		if err := unmarshal(body, media, q.UnmarshalProto, q.UnmarshalJSON); err != nil {
-			return nil, err
+// An exporter stores the items of a payload in the format media.
+type exporter func(ctx context.Context, body []byte, media string) (answer, error)
+
+// An answer is the response to a payload of which some items are rejected. The zero value rejects none.
+type answer struct {
+	items    string // their name in JSON
+	rejected int
+	why      string
+}
+
+// marshal returns the answer as ExportTracePartialSuccess or ExportLogsPartialSuccess, whose fields have the same numbers, in the
+// response of the signal.
+func (a answer) marshal(media string) []byte {
+	if media == mediaJSON {
+		partial := map[string]string{}
+		if a.rejected > 0 {
+			partial[a.items], partial["errorMessage"] = strconv.Itoa(a.rejected), a.why
 		}
-		return r.logs(ctx, q.Logs())
-	})
+		b, _ := json.Marshal(map[string]any{"partialSuccess": partial}) // never fails
+		return b
+	}
+	if a.rejected == 0 {
+		return nil
+	}
+	return appendMessage(nil, 1, appendMessage(appendNumber(nil, 1, a.rejected), 2, []byte(a.why)))
 }
 
-// serveMetrics accepts metrics without decoding them. The response is that of traces, which is empty too.
-func (r *Receiver) serveMetrics(w http.ResponseWriter, hr *http.Request) {
-	r.serve(w, hr, signalMetrics, func(context.Context, []byte, string) (answer, error) {
-		r.metricsArrived()
-		return ptraceotlp.NewExportResponse(), nil
-	})
+func appendNumber(b []byte, field protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(n)) //nolint:gosec // never negative
 }
 
-func unmarshal(body []byte, media string, fromProto, fromJSON func([]byte) error) error {
+// appendMessage appends a field that is a message, or a text.
+func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), message)
+}
+
+// decode decodes a payload. The messages of requests have the fields of the data that a file would contain.
+func decode[T any](body []byte, media string, fromProto, fromJSON func([]byte) (T, error)) (data T, err error) {
 	from, deep := fromProto, tooDeep(body, typeRequest, 0)
 	if media == mediaJSON {
 		from, deep = fromJSON, tooDeepJSON(body)
 	}
-	err := errNesting
+	err = errNesting
 	if !deep {
-		err = from(body)
+		data, err = from(body)
 	}
 	if err != nil {
-		return &httpbody.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("decode the payload: %v", err)}
+		return data, &httpbody.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("decode the payload: %v", err)}
 	}
-	return nil
+	return data, nil
 }
 
 // serve reads a payload, and writes what export returns for it in the format of the payload.
-func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string, export func(ctx context.Context, body []byte, media string) (answer, error)) {
+func (r *Receiver) serve(w http.ResponseWriter, hr *http.Request, signal string, export exporter) {
 	media, _, _ := mime.ParseMediaType(hr.Header.Get("Content-Type"))
-	if media != mediaJSON && media != mediaProto {
-		r.refuse(w, signal, mediaProto, &httpbody.Error{
+	if media == mediaGRPC+"+proto" {
+		media = mediaGRPC
+	}
+	a, err := r.receive(hr, media, export)
+	switch {
+	case err != nil && media == mediaGRPC:
+		r.refused(signal, err).writeGRPC(w)
+	case err != nil:
+		r.refused(signal, err).write(w, media)
+	case media == mediaGRPC:
+		writeGRPC(w, a.marshal(media))
+	default:
+		w.Header().Set("Content-Type", media)
+		_, _ = w.Write(a.marshal(media)) // fails only if the exporter disconnected
+	}
+}
+
+func (r *Receiver) receive(hr *http.Request, media string, export exporter) (answer, error) {
+	if media != mediaJSON && media != mediaProto && media != mediaGRPC {
+		return answer{}, &httpbody.Error{
 			Status: http.StatusUnsupportedMediaType, Message: fmt.Sprintf("Content-Type %.40q is not %s or %s", media, mediaProto, mediaJSON),
-		})
-		return
+		}
 	}
 	body, err := httpbody.Read(hr, r.o.Budget)
 	if err != nil {
-		r.refuse(w, signal, media, err)
-		return
+		return answer{}, err
 	}
 	defer body.Release()
-	if !body.Grow(decoded * int64(len(body.Bytes))) {
-		r.refuse(w, signal, media, httpbody.ErrBehind)
-		return
+	payload := body.Bytes
+	if media == mediaGRPC {
+		if payload, err = unframe(body, hr.Header.Get("Grpc-Encoding")); err != nil {
+			return answer{}, err
+		}
 	}
-	out, err := export(hr.Context(), body.Bytes, media)
-	if err != nil {
-		r.refuse(w, signal, media, err)
-		return
+	if !body.Grow(decoded * int64(len(payload))) {
+		return answer{}, httpbody.ErrBehind
 	}
-	marshal := out.MarshalProto
-	if media == mediaJSON {
-		marshal = out.MarshalJSON
-	}
-	b, err := marshal()
-	if err != nil {
-		r.refuse(w, signal, media, err)
-		return
-	}
-	w.Header().Set("Content-Type", media)
-	_, _ = w.Write(b) // fails only if the exporter disconnected
+	return export(hr.Context(), payload, media)
 }
 
-// refuse writes err as google.rpc.Status, as the specification of OTLP requires. Exporters retry after 429 and 503.
-func (r *Receiver) refuse(w http.ResponseWriter, signal, media string, err error) {
-	s, code := r.status(signal, err)
-	p := s.Proto()
-	marshal := proto.Marshal
-	if media == mediaJSON {
-		marshal = protojson.Marshal
-	}
-	b, err := marshal(p)
-	if err != nil {
-		http.Error(w, err.Error(), code)
-		return
-	}
-	w.Header().Set("Content-Type", media)
-	if code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", httpbody.RetryAfter)
-	}
-	w.WriteHeader(code)
-	_, _ = w.Write(b) // fails only if the exporter disconnected
+// A refusal is the answer to a payload that is not accepted: a google.rpc.Status, as the specification of OTLP requires.
+type refusal struct {
+	status  int // of HTTP
+	code    int // of gRPC
+	message string
 }
 
-// status counts a refused payload and returns its gRPC status and its HTTP status.
-func (r *Receiver) status(signal string, err error) (*status.Status, int) {
-	code := http.StatusServiceUnavailable
+// Codes of gRPC.
+const (
+	invalidArgument   = 3
+	resourceExhausted = 8
+	unavailable       = 14
+)
+
+// refused counts a refused payload, and returns its answer.
+func (r *Receiver) refused(signal string, err error) refusal {
+	s := refusal{http.StatusServiceUnavailable, unavailable, err.Error()}
 	if refused, ok := errors.AsType[*httpbody.Error](err); ok {
-		code = refused.Status
+		s.status = refused.Status
 	}
-	reason, class := refusedMalformed, codes.InvalidArgument
-	switch code {
+	reason := refusedUnavailable
+	switch s.status {
 	case http.StatusTooManyRequests:
-		reason, class = refusedBehind, codes.ResourceExhausted
+		reason, s.code = refusedBehind, resourceExhausted
 	case http.StatusServiceUnavailable:
-		reason, class = refusedUnavailable, codes.Unavailable
+	default:
+		reason, s.code = refusedMalformed, invalidArgument
 	}
 	r.m.refused.WithLabelValues(signal, reason).Inc()
-	return status.New(class, err.Error()), code
+	return s
+}
+
+// retry reports whether the exporter is to send the payload again.
+func (s refusal) retry() bool { return s.code != invalidArgument }
+
+func (s refusal) write(w http.ResponseWriter, media string) {
+	b := s.marshal()
+	if media == mediaJSON {
+		b, _ = json.Marshal(map[string]any{"code": s.code, "message": s.message}) // never fails
+	} else {
+		media = mediaProto
+	}
+	w.Header().Set("Content-Type", media)
+	if s.retry() {
+		w.Header().Set("Retry-After", httpbody.RetryAfter)
+	}
+	w.WriteHeader(s.status)
+	_, _ = w.Write(b) // fails only if the exporter disconnected
+}
+
+// marshal returns s as a google.rpc.Status, with a google.rpc.RetryInfo of one second, without which exporters do not retry
+// RESOURCE_EXHAUSTED.
+func (s refusal) marshal() []byte {
+	b := appendMessage(appendNumber(nil, 1, s.code), 2, []byte(s.message))
+	if s.retry() {
+		info := appendMessage(nil, 1, appendNumber(nil, 1, 1)) // retry_delay.seconds
+		b = appendMessage(b, 3, appendMessage(appendMessage(nil, 1, []byte("type.googleapis.com/google.rpc.RetryInfo")), 2, info))
+	}
+	return b
 }

@@ -8,9 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -48,34 +46,24 @@ func New(cfg Config, o Options, reg prometheus.Registerer) *Receiver {
 	return &Receiver{o: o, mapper: NewMapper(cfg), m: newMetrics(reg)}
 }
 
-func (r *Receiver) traces(ctx context.Context, td ptrace.Traces) (ptraceotlp.ExportResponse, error) {
-	answer := ptraceotlp.NewExportResponse()
+func (r *Receiver) traces(ctx context.Context, td ptrace.Traces) (answer, error) {
 	if err := r.recall(ctx); err != nil {
-		return answer, err
+		return answer{}, err
 	}
 	res := r.mapper.Traces(td)
 	for _, data := range res.memory.messages() {
 		if err := r.o.Remember(ctx, data); err != nil {
-			return answer, err
+			return answer{}, err
 		}
 	}
 	err := r.publish(ctx, signalTraces, td.SpanCount(), &res)
-	if res.Rejected > 0 {
-		answer.PartialSuccess().SetRejectedSpans(int64(res.Rejected))
-		answer.PartialSuccess().SetErrorMessage(res.Why)
-	}
-	return answer, err
+	return answer{"rejectedSpans", res.Rejected, res.Why}, err
 }
 
-func (r *Receiver) logs(ctx context.Context, ld plog.Logs) (plogotlp.ExportResponse, error) {
-	answer := plogotlp.NewExportResponse()
+func (r *Receiver) logs(ctx context.Context, ld plog.Logs) (answer, error) {
 	res := r.mapper.Logs(ld)
 	err := r.publish(ctx, signalLogs, ld.LogRecordCount(), &res)
-	if res.Rejected > 0 {
-		answer.PartialSuccess().SetRejectedLogRecords(int64(res.Rejected))
-		answer.PartialSuccess().SetErrorMessage(res.Why)
-	}
-	return answer, err
+	return answer{"rejectedLogRecords", res.Rejected, res.Why}, err
 }
 
 // publish stores the events of res and counts what happened to the items of the payload.

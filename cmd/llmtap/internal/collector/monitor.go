@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -109,7 +110,7 @@ func (m *monitor) gauges() []engine.Gauge {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gauges := []engine.Gauge{{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)}}
-	stores := !errors.Is(m.pingErr, errNoStore) // otherwise nobody expects rows
+	stores := !errors.Is(m.pingErr, web.ErrNoStore) // otherwise nobody expects rows
 	if stores {
 		gauges = append(gauges, engine.Gauge{Metric: rules.MetricStoreUp, Value: boolValue(m.pingErr == nil)})
 	}
@@ -146,7 +147,7 @@ func (m *monitor) setStoreUp(err error) {
 	defer m.mu.Unlock()
 	m.pingErr = err
 	switch {
-	case err == nil, errors.Is(err, errNoStore):
+	case err == nil, errors.Is(err, web.ErrNoStore):
 		m.downSince = time.Time{}
 	case m.downSince.IsZero():
 		m.downSince = time.Now()

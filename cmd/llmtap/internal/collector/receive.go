@@ -63,17 +63,23 @@ func (c *Collector) newReceiveRole(ctx context.Context) (_ *receiveRole, err err
 // run serves until ctx ends and payloads in flight are stored.
 func (r *receiveRole) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return r.serveHTTP(ctx) })
-	g.Go(func() error { return r.serveGRPC(ctx) })
+	for _, l := range []net.Listener{r.listener, r.otlp.listener} {
+		if l != nil {
+			g.Go(func() error { return r.serve(ctx, l) })
+		}
+	}
+	g.Go(func() error { return waitFor(ctx) })
 	return g.Wait()
 }
 
-func (r *receiveRole) serveHTTP(ctx context.Context) error {
-	if r.listener == nil {
-		return waitFor(ctx)
-	}
+// serve serves HTTP and gRPC, which both listeners accept.
+func (r *receiveRole) serve(ctx context.Context, l net.Listener) error {
 	srv := newServer(r.guard.wrap(r.mux), time.Minute, r.c.logger)
-	return serve(ctx, srv, r.listener, receiveDrain)
+	srv.Protocols = new(http.Protocols)
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	srv.Protocols.SetUnencryptedHTTP2(true)
+	return serve(ctx, srv, l, receiveDrain)
 }
 
 // publish stores events. See jetstream.Conn.PublishBatch.

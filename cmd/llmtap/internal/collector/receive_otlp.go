@@ -61,14 +61,6 @@ func (r *receiveRole) readSpans(ctx context.Context, fn func(payload []byte)) er
 	return r.c.conn.Load().ReadSpans(ctx, fn)
 }
 
-// serveGRPC serves OpenTelemetry's exporters over gRPC until ctx ends.
-func (r *receiveRole) serveGRPC(ctx context.Context) error {
-	if r.otlp.listener == nil {
-		return waitFor(ctx)
-	}
-	return r.otlp.ServeGRPC(ctx, r.otlp.listener, r.guard.tokens)
-}
-
 // url returns the URL of the receiver over gRPC; "" if it does not listen.
 func (r *otlpReceiver) url() string {
 	if r.listener == nil {

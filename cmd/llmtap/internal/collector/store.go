@@ -20,7 +20,7 @@ import (
 
 // A store is the ClickHouse of this process, which open starts and connects to in the background. Until then it refuses
 // rows, which wait in the stream. On a machine without a ClickHouse they wait until there is one, or until the stream, at its
-// limits, deletes the oldest: that is no failure.
+// limits, deletes the oldest: that is no failure. Nor is the download before the first start.
 type store struct {
 	cfg    clickhouse.Config
 	chdb   chdb.Config // engine, used if cfg has no DSN
@@ -39,14 +39,20 @@ var _ sinks.Sink = (*store)(nil)
 var errNoStore = fmt.Errorf("ClickHouse: %w. Alerts, problems and counts work; calls wait in NATS, up to its limits, and are stored once there is one. To add it, run: %s",
 	web.ErrNoStore, chdb.HowToAdd)
 
+// ErrDownload is the state of a store whose ClickHouse is being downloaded, or started after that.
+var ErrDownload = fmt.Errorf("ClickHouse: %w yet, it is being downloaded. Alerts, problems and counts work; calls wait in NATS, and are stored once it runs", web.ErrNoStore)
+
 // newStore returns the store of cfg. It fails if the configuration is invalid.
 func newStore(cfg *config.Config, progress func(string), logger *slog.Logger, reg prometheus.Registerer) (*store, error) {
 	s := &store{cfg: cfg.ClickHouse, chdb: cfg.Chdb, logger: logger, reg: reg, failure: errors.New("ClickHouse is starting")}
 	s.chdb.Logger, s.chdb.Progress = logger, progress
 	if s.cfg.DSN == "" {
-		_, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: s.chdb.CacheDir})
-		if errors.Is(err, chdb.ErrNone) {
+		present, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: s.chdb.CacheDir})
+		switch {
+		case errors.Is(err, chdb.ErrNone):
 			s.failure, err = errNoStore, nil
+		case err == nil && present == "":
+			s.failure = ErrDownload
 		}
 		return s, err
 	}
@@ -138,7 +144,7 @@ func (s *store) Write(ctx context.Context, b *sinks.Batch) error {
 	if sink := s.sink.Load(); sink != nil {
 		return sink.Write(ctx, b)
 	}
-	if s.missing() != nil && b.Rows() == len(b.Alerts)+len(b.Actions) {
+	if errors.Is(s.missing(), errNoStore) && b.Rows() == len(b.Alerts)+len(b.Actions) {
 		return nil // the state of alerts is in NATS; their history is not kept
 	}
 	return &sinks.RetryError{Err: s.startFailure()}
@@ -158,10 +164,12 @@ func (s *store) startFailure() error {
 	return s.failure
 }
 
-// missing returns errNoStore if this machine has no ClickHouse, or nil.
+// missing returns errNoStore or ErrDownload if this machine has no ClickHouse, or nil.
 func (s *store) missing() error {
-	if s != nil && s.sink.Load() == nil && errors.Is(s.startFailure(), errNoStore) {
-		return errNoStore
+	if s != nil && s.sink.Load() == nil {
+		if err := s.startFailure(); errors.Is(err, web.ErrNoStore) {
+			return err
+		}
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -26,6 +27,19 @@ func TestWithoutClickHouse(t *testing.T) {
 	if found, err := chdb.PresentLibrary(chdb.LibraryConfig{}); err == nil {
 		t.Skipf("SKIPPED, this machine has another ClickHouse: %s", found)
 	}
+	withoutClickHouse(t, chdb.HowToAdd, false, func() { t.Setenv("LLMTAP_LIBCHDB", library) })
+}
+
+// While ClickHouse is downloaded for the first time, the collector works as without one, but keeps the history of alerts.
+func TestDownload(t *testing.T) {
+	end := collectortest.SlowDownload(t)
+	withoutClickHouse(t, "it is being downloaded", true, end)
+}
+
+// withoutClickHouse runs a collector that has no ClickHouse until add is called. say is what it says, kept is whether
+// it keeps the history of alerts until then.
+func withoutClickHouse(t *testing.T, say string, kept bool, add func()) {
+	t.Helper()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleProxy, config.RoleAnalyze, config.RoleAlert, config.RoleUI}
 		collectortest.WithProvider(t, cfg)
@@ -38,7 +52,7 @@ func TestWithoutClickHouse(t *testing.T) {
 		defer resp.Body.Close()
 		return string(must.Get(io.ReadAll(resp.Body))(t))
 	}
-	must.Contain(t, get("http://"+c.httpAddr()+"/readyz"), chdb.HowToAdd)
+	must.Contain(t, get("http://"+c.httpAddr()+"/readyz"), say)
 	wait := func(what string, done func() bool) {
 		t.Helper()
 		for start := time.Now(); !done(); time.Sleep(100 * time.Millisecond) {
@@ -50,7 +64,7 @@ func TestWithoutClickHouse(t *testing.T) {
 	tallied := "http://" + c.httpAddr() + "/api/v1/query?query=llmtap_calls_total"
 	wait("no calls are counted", func() bool { return strings.Contains(get(tallied), `"value":[`) })
 	page := get(c.UIURL())
-	must.Contain(t, page, chdb.HowToAdd)
+	must.Contain(t, page, say)
 	must.Contain(t, page, "These numbers are counts of the event stream")
 	var banner strings.Builder
 	c.Describe(t.Context(), &banner, "")
@@ -65,7 +79,8 @@ func TestWithoutClickHouse(t *testing.T) {
 	}
 	must.Equal(t, m.unavailable(), "", "note on alerts")
 
-	t.Setenv("LLMTAP_LIBCHDB", library) // someone installs it
+	must.Equal(t, c.store.Write(t.Context(), &sinks.Batch{Alerts: make([]sinks.Alert, 1)}) != nil, kept, "alerts are kept")
+	add()
 	wait("nothing is stored", func() bool {
 		sink := c.ClickHouse()
 		if sink == nil {

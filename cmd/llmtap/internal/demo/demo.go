@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -226,6 +227,12 @@ func (d *demo) posted(m slack.Message) {
 func (d *demo) report(ctx context.Context, made agents.Report) (*report, error) {
 	r := &report{Published: made.Published, Alerts: []alert{}}
 	d.progress("the agents have ended: %d calls published; waiting for the last rows", r.Published)
+	for errors.Is(d.collector.NoStore(), collector.ErrDownload) && ctx.Err() == nil {
+		time.Sleep(pollInterval)
+	}
+	if err := d.collector.WaitReady(ctx); err != nil {
+		return nil, context.Cause(ctx)
+	}
 	var err error
 	if waitErr := poll(ctx, storeTimeout, func() bool {
 		if missing := d.collector.NoStore(); missing != nil {
@@ -353,11 +360,12 @@ func (d *demo) showProgress(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if d.collector.NoStore() != nil {
+		sink := d.collector.ClickHouse()
+		if sink == nil {
 			continue
 		}
 		var r report
-		if err := r.read(ctx, d.collector.ClickHouse()); err == nil {
+		if err := r.read(ctx, sink); err == nil {
 			d.progress("%d calls recorded, %d of them failed", r.Exchanges, r.Failed)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -38,9 +39,31 @@ func TestMain(m *testing.M) {
 func TestRun(t *testing.T) {
 	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
+	run(t, io.Discard)
+}
+
+// The alert does not wait for the first download of ClickHouse, and the report has the calls made until then.
+func TestDownload(t *testing.T) {
+	slowtest.Skip(t)
+	run(t, onAlert{collectortest.SlowDownload(t)})
+}
+
+// An onAlert is a writer that calls do once an alert is written to it.
+type onAlert struct{ do func() }
+
+func (w onAlert) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("ALERT")) {
+		w.do()
+	}
+	return len(p), nil
+}
+
+// run runs the demo, which writes its progress to w, too.
+func run(t *testing.T, w io.Writer) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
-	must.Do(t, Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: &stderr}), "demo", &stderr)
+	must.Do(t, Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: io.MultiWriter(&stderr, w)}), "demo", &stderr)
 	if first, _, _ := strings.Cut(stderr.String(), "\n"); !strings.Contains(first, "open http://127.0.0.1:") {
 		t.Errorf("the first line is %q, want the address of the pages", first)
 	}
