@@ -84,8 +84,8 @@ type faultRun struct {
 	load     *agentsProcess
 	acked    []string            // of agents that have ended
 	dropped  uint64              // by hooks, exchanges
-	before   map[string]string   // exchanges of the messages in the stream before it was damaged, by message
-	unread   map[string]bool     // messages of before that were not stored
+	before   map[string]string   // exchanges of the events in the stream before it was damaged, by message id
+	unread   map[string]bool     // events of before that were not stored
 	parts    map[string][]string // exchanges in each part of ClickHouse's table before it was damaged
 	rotten   []string            // exchanges in the damaged part
 	expected map[string]bool     // exchanges of which the disk lost a message; nil unless the fault damages
