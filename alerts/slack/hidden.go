@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -15,9 +16,9 @@ func hiddenParts(h *alerts.Hidden) []string {
 	lines := []string{fmt.Sprintf("Hides %s:", quantity.Plural(h.Alerts, "alert"))}
 	for _, p := range h.Worst {
 		part := alerts.Alert{Name: p.Name, Labels: p.Labels}
-		line := fmt.Sprintf("%s: %s of %s calls failed", plain(subject(part), maxHeader), quantity.Count(p.Failed), quantity.Count(p.Calls))
+		line := fmt.Sprintf("%s: %s of %s calls failed", plain(wording.ShortSubject(part), maxHeader), quantity.Count(p.Failed), quantity.Count(p.Calls))
 		if p.Failed == 0 {
-			line = plain(subject(part), maxHeader)
+			line = plain(wording.ShortSubject(part), maxHeader)
 		}
 		lines = append(lines, fmt.Sprintf("• %s (%s, %s)", line, plain(p.Name, maxName), plain(part.Severity(), maxSeverity)))
 	}
