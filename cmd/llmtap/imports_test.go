@@ -60,7 +60,8 @@ var importRules = []struct {
 	{"alerts/tsdb", []string{"analyzer/dist"}, "it knows series and distributions, not alerts"},
 	{"alerts/usual", []string{"analyzer/dist"}, "pages and commands ask what is usual without alerts"},
 	{"alerts", []string{
-		"ingest/sdk/go/event", "ingest/quantity", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/wording",
+		"ingest/sdk/go/event", "ingest/quantity", "ingest/secret", "analyzer", "alerts$", "alerts/alertmanager", "alerts/endpoint", "alerts/sent", "alerts/silence", "alerts/thread", "alerts/wording",
+		"ingest/certs",
 	}, "a notifier speaks of alerts, whoever evaluates them"},
 	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event", "alerts/differ", "analyzer/price", "analyzer/promptcache"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
