@@ -212,7 +212,7 @@ func TestHostile(t *testing.T) {
 	g := alertstest.Incident()
 	a := &g.Alerts[0]
 	a.Labels["service"] = "x\r\nBcc: all@example.com\r\n\r\n<script>alert(1)</script>"
-	a.Labels["severity"] = "warning\r\nBcc: all@example.com"
+	a.Labels["severity"] = "warning\r\nBcc: all@example.com" + strings.Repeat("x", 2000)
 	a.Evidence.Example.Conversation = "\"><img src=x onerror=alert(1)>\x01b\x02"
 	a.Evidence.Shares[0].Fix = strings.Repeat("<b>long ", 100_000)
 	must.Do(t, open(t, c, alerts.NotifierOptions{}).Notify(t.Context(), g))

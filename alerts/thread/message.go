@@ -13,6 +13,7 @@ import (
 const (
 	maxSubject  = 120
 	maxText     = 1500 // of a fix or a description, so that a message has at most 28 kB, which Teams accepts
+	maxSeverity = 20
 	maxCauses   = 3
 	maxOthers   = 3
 	maxIssueURL = 2000 // in bytes
@@ -124,7 +125,7 @@ func newMessage(g *alerts.Group, r *record, access alerts.Access) *Message {
 	}
 	a := wording.Whole(*g, current)
 	m := &Message{
-		First: r.First, Last: r.Last, Subject: r.Subject, Reference: r.reference(), Severity: a.Severity(), Firing: g.Firing(),
+		First: r.First, Last: r.Last, Subject: r.Subject, Reference: r.reference(), Severity: wording.OneLine(a.Severity(), maxSeverity), Firing: g.Firing(),
 		Title: icons.Replace(wording.GroupHeadline(*g, current)), Since: line(mark.Since(a)),
 	}
 	var news []string
@@ -188,7 +189,7 @@ func (m *Message) facts(g *alerts.Group, current []alerts.Alert, a alerts.Alert,
 	first := wording.Main(current)
 	for i, other := range current {
 		if i != first {
-			others = append(others, wording.Icon(other)+" "+wording.Other(other))
+			others = append(others, wording.Icon(other)+" "+mark.Plain(wording.Other(other), maxSubject))
 		}
 	}
 	if n := len(others); n > maxOthers {

@@ -110,7 +110,7 @@ func subject(g *alerts.Group) string {
 	return wording.OneLine(what, maxSubject)
 }
 
-// Reference names the first message of an incident in another one, for example "checkout-agent/planner: StageFailureRate, 03:02 UTC".
+// reference names the first message of an incident, for example "checkout-agent/planner: StageFailureRate, first sent 2026-05-04 03:02 UTC".
 func (r *record) reference() string {
 	if r.Count == 0 {
 		return ""
