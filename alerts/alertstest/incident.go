@@ -1,6 +1,8 @@
 package alertstest
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -34,13 +36,9 @@ func Incident() alerts.Group {
 func Steps() (out []alerts.Group) {
 	g := Incident()
 	add := func(change func(*alerts.Group, *alerts.Alert)) {
-		g.Alerts = append([]alerts.Alert(nil), g.Alerts...)
+		g.Alerts = slices.Clone(g.Alerts)
 		a := &g.Alerts[0]
-		kv := map[string]string{}
-		for k, v := range a.Labels {
-			kv[k] = v
-		}
-		a.Labels, a.UpdatedAt = kv, a.UpdatedAt.Add(time.Minute)
+		a.Labels, a.UpdatedAt = maps.Clone(a.Labels), a.UpdatedAt.Add(time.Minute)
 		change(&g, a)
 		out = append(out, g)
 	}

@@ -185,6 +185,10 @@ func TestHostile(t *testing.T) {
 	a := &g.Alerts[0]
 	a.Labels["service"], a.Labels["stage"], a.Annotations["description"], a.Evidence.Differs, a.Unavailable = long, long, long, long, long
 	a.Evidence.Shares[0].Fix, a.Evidence.Example.Summary, a.Evidence.Example.Evidence = long, long, long
+	a.Hides = &alerts.Hidden{Alerts: 50}
+	for range 5 {
+		a.Hides.Worst = append(a.Hides.Worst, alerts.Part{Name: long, Labels: a.Labels})
+	}
 	for range 19 {
 		b := *a
 		b.Problem = ""

@@ -19,9 +19,6 @@ const (
 	maxAlerts = 5
 	// maxOthers is the number of lines about the other alerts of a group above the details.
 	maxOthers = 3
-	// maxShares and maxVersions bound the number of lines about causes and about versions.
-	maxShares   = 5
-	maxVersions = 5
 	// maxFix bounds a fix and a description above the details, which contain longer ones in full.
 	maxFix = 110
 	// shortFix bounds a fix that shares the summary with something else. A headline above longHeadline needs three lines, and
@@ -132,7 +129,7 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 		add("Why", causes[0])
 	}
 	if a.Hides != nil {
-		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
+		lines = append(lines, strings.TrimSuffix(markup.Hidden(a.Hides)[0], ":")) // which are in the details
 	}
 	where, _, _ := strings.Cut(ev.Differs, ";") // the others are in the details
 	if !short {
@@ -190,7 +187,7 @@ func details(a alerts.Alert, access alerts.Access) []slack.Block {
 	}
 	var reasons []string
 	reasons = append(reasons, bullets(markup.Causes(ev, true))...)
-	if reasons = append(reasons, hiddenParts(a.Hides)...); len(reasons) > 0 {
+	if reasons = append(reasons, markup.Hidden(a.Hides)...); len(reasons) > 0 {
 		add("Why", reasons...)
 	}
 	if lines := markup.WhoseChange(ev, a.StartsAt, false); ev.Failed > 0 && len(lines) > 0 {

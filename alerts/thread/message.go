@@ -185,6 +185,9 @@ func (m *Message) facts(g *alerts.Group, current []alerts.Alert, a alerts.Alert,
 		title += " unless done"
 	}
 	m.add(title, mark.Plain(wording.Fix(a), maxText))
+	if hidden := mark.Hidden(a.Hides); len(hidden) > 0 {
+		m.add("Hides", append([]string{strings.TrimPrefix(hidden[0], "Hides ")}, hidden[1:]...)...)
+	}
 	var others []string
 	first := wording.Main(current)
 	for i, other := range current {

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -57,7 +58,7 @@ func Start(t testing.TB, auth string, implicit bool) *Server {
 	cert, key := ca.Issue(t, dir, "server", "127.0.0.1")
 	s := &Server{auth: auth, implicit: implicit, CAFile: filepath.Join(dir, "ca.pem")}
 	s.tls = &tls.Config{Certificates: []tls.Certificate{must.Get(tls.LoadX509KeyPair(cert, key))(t)}, MinVersion: tls.VersionTLS12}
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	s.Addr = l.Addr().String()
 	var all sync.WaitGroup
 	ended := make(chan struct{})
@@ -278,7 +279,7 @@ func parse(text string) (m Mail, err error) {
 	}
 	for parts := multipart.NewReader(msg.Body, params["boundary"]); ; {
 		p, err := parts.NextRawPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return m, nil
 		} else if err != nil {
 			return m, err
