@@ -80,18 +80,18 @@ func TestExample(t *testing.T) {
 		t.Errorf("values differ (- default, + example):\n%s", diff)
 	}
 	var listed, known []string
-	var sections []string // around the line
+	var parents []string
 	above := ""
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\n")
 		if m := keyLine.FindStringSubmatch(line); m != nil {
-			sections = append(sections[:len(m[1])/2], m[2])
+			parents = append(parents[:min(len(m[1])/2, len(parents))], m[2])
+			key := strings.Join(parents, ".")
 			if m[3] != "" {
-				path := strings.Join(sections, ".")
-				listed = append(listed, path)
-				if !commentLine.MatchString(above) {
-					t.Errorf("%s: no comment on the line above", path)
-				}
+				listed, parents = append(listed, key), parents[:len(parents)-1]
+			}
+			if (m[1] != "" || m[3] != "") && !commentLine.MatchString(above) {
+				t.Errorf("%s: no comment on the line above", key)
 			}
 		}
 		above = line
