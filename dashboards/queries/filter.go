@@ -45,7 +45,7 @@ var tables = map[string]map[string]string{
 	// Exchanges with the filters of lists of calls, too. Queries about causes have parameters of these names, with a meaning of their
 	// own, so that these are not filters of exchanges. The others are added below.
 	"calls": {
-		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "duration", "tokens": "(ifNull(input_tokens, 0) + ifNull(output_tokens, 0))",
+		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "nullIf(duration, 0)", "tokens": "coalesce(input_tokens + output_tokens, input_tokens, output_tokens)",
 		"conversation": "conversation_id", "run": "run_id", "text": "answer",
 	},
 	// The version of a finding is that of the exchange that showed it first; a later version may have sent it again.
@@ -252,6 +252,7 @@ func isFailed(column, value string, _ func(string) string) (string, error) {
 	return "", fmt.Errorf("%q is neither yes nor no", value)
 }
 
+// inRange does not match a call whose value is unknown: its column is NULL.
 func inRange(column, value string, _ func(string) string) (string, error) {
 	text, below := strings.CutPrefix(value, "<")
 	n, err := strconv.ParseFloat(text, 64)
