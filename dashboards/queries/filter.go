@@ -269,10 +269,12 @@ func inRange(column, value string, _ func(string) string) (string, error) {
 var asciiWord = regexp.MustCompile(`[0-9a-z]+`)
 
 // hasText looks up the longest word in the index of messages, as the query messages_with does. A text that is not ASCII is searched in
-// every message. Messages are stored with the time of the stream, and calls with that of the agent, so an hour is added.
+// every message. Messages are stored with the time of the stream, and calls with that of the agent, whose clock may be fast: messages are read
+// from when the first of the calls was sent by the stream's clock.
 func hasText(column, value string, bind func(string) string) (string, error) {
 	text := strings.ToLower(value)
-	const stored = "seen_at >= {since:DateTime64(9, 'UTC')} - INTERVAL 1 HOUR"
+	const stored = `seen_at >= (SELECT least({since:DateTime64(9, 'UTC')}, minOrNull(stored_at - toIntervalMillisecond(toInt64(1000 * duration)))) - INTERVAL 5 MINUTE
+		FROM exchanges WHERE started_at >= {since:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')})`
 	indexed := ""
 	words := asciiWord.FindAllString(text, -1)
 	if len(words) > 0 && strings.IndexFunc(text, func(r rune) bool { return r > '~' }) < 0 {
