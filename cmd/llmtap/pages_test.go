@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 	d := startDemo(t)
 	live := b.Page(t, pageViews[0])
 	live.Open(d.fleet)
-	live.Wait(`document.querySelector("#totals") && !document.querySelector("[data-waiting]")`) // the first call opens another page
+	live.Wait(`/[1-9]/.test(document.querySelector("#totals dd")?.textContent)`) // until the first call it is another page, which is loaded again
 	live.Eval("window.sameDocument = true", nil)
 	d.slack = d.printed(`Slack message: (http://\S+)`)
 	t.Run("live", func(t *testing.T) { testLive(t, live) })

@@ -190,7 +190,7 @@ test("agent", async () => {
 // A test of an agent that loses the calls of an answer is recorded, whether it fails or not, and lint says why.
 func TestRecord(t *testing.T) {
 	slowtest.Skip(t)
-	python, hook := pythonHook(t, "pytest>=8")
+	python, hook := pythonHook(t, "pytest>=8", "pytest-xdist>=3")
 	node := nodetest.Hook(t)
 	srv := httptest.NewServer(provider.New(provider.Default()))
 	defer srv.Close()
@@ -225,7 +225,7 @@ func (p *project) lintFails(file string) {
 // The helpers of the hooks for tests write the file that llmtap record writes.
 func TestHistories(t *testing.T) {
 	slowtest.Skip(t)
-	python, hook := pythonHook(t, "pytest>=8")
+	python, hook := pythonHook(t, "pytest>=8", "pytest-xdist>=3")
 	node := nodetest.Hook(t)
 	srv := httptest.NewServer(provider.New(provider.Default()))
 	defer srv.Close()
@@ -241,11 +241,15 @@ func TestHistories(t *testing.T) {
 		must.Contain(t, string(out), want)
 	}
 
-	p := newProject(t, map[string]string{"test_agent.py": source(t, "cmd/llmtap/testdata/test_agent.py"), "pytest.ini": "[pytest]\nusefixtures = llmtap_histories\n"})
+	agent := source(t, "cmd/llmtap/testdata/test_agent.py")
+	p := newProject(t, map[string]string{"test_agent.py": agent, "test_other.py": agent, "pytest.ini": "[pytest]\nusefixtures = llmtap_histories\n"})
 	p.env = []string{"PYTHONPATH=" + filepath.Join(p.dir, "site"), "PYTHONDONTWRITEBYTECODE=1"}
 	run(p, "", python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", "site", hook) // pytest finds plugins that are installed
 	run(p, "1 passed", python, "-m", "pytest", "-p", "no:cacheprovider", "test_agent.py")
 	p.lintFails("histories.jsonl")
+	run(p, "2 passed", python, "-m", "pytest", "-p", "no:cacheprovider", "--numprocesses=2", "--dist=loadfile") // a file of tests for each worker
+	p.lintFails("histories-gw0.jsonl")
+	p.lintFails("histories-gw1.jsonl")
 
 	const start = `import { after } from "node:test";
 import { recordHistories } from "llmtap/histories";

@@ -42,9 +42,9 @@ async function refresh() {
 		if (busy()) {
 			return;
 		}
-		if (sections.querySelector("[data-waiting]") && !html.includes("data-waiting")) {
+		if (Boolean(sections.querySelector("[data-waiting]")) !== html.includes("data-waiting")) {
 			leaving = true; // a second reload may hit the page behind the first one
-			location.reload(); // the first call: another page with another title
+			location.reload(); // before and after the first call: another page with another title
 			return;
 		}
 		const unfolded = new Set();

@@ -205,7 +205,7 @@ func (c *Collector) ClickHouse() *clickhouse.Sink {
 	return c.store.sink.Load()
 }
 
-// NoStore returns why this machine has no ClickHouse and how to add one, or ErrDownload, or nil if it has.
+// NoStore returns why this machine has no ClickHouse and how to add one, or ErrDownload or why that failed, or nil if it has.
 func (c *Collector) NoStore() error { return c.store.missing() }
 
 // listen opens a listener, with TLS if it is configured.

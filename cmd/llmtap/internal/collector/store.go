@@ -59,6 +59,12 @@ func newStore(cfg *config.Config, progress func(string), logger *slog.Logger, re
 	return s, s.newSink(s.cfg.DSN)
 }
 
+// toDownload reports whether ClickHouse can be downloaded, and is not here yet.
+func (s *store) toDownload() bool {
+	present, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: s.chdb.CacheDir})
+	return err == nil && present == ""
+}
+
 func (s *store) newSink(dsn string) error {
 	cfg := s.cfg
 	cfg.DSN = dsn
@@ -110,6 +116,8 @@ func (s *store) startEngine(ctx context.Context) error {
 	switch {
 	case errors.Is(err, chdb.ErrNone):
 		return errNoStore
+	case err != nil && s.toDownload():
+		return fmt.Errorf("ClickHouse: %w, it cannot be downloaded, which is tried again: %w. Alerts, problems and counts work; calls wait in NATS, up to its limits, and are stored once it runs", web.ErrNoStore, err)
 	case err != nil:
 		return fmt.Errorf("start embedded ClickHouse: %w", err)
 	}
@@ -129,6 +137,8 @@ func (s *store) logFailure(err error) {
 	switch {
 	case errors.Is(err, errNoStore):
 		s.logger.Warn("nothing is stored", "reason", err)
+	case errors.Is(err, web.ErrNoStore):
+		s.logger.Error("nothing is stored yet", "reason", err)
 	case s.sink.Load() == nil:
 		s.logger.Error("embedded ClickHouse does not start, retrying", "err", err, "effect", effect,
 			"fix", "if files are damaged, restore them, or move "+s.chdb.Dir+" away to start without the rows stored in it")
@@ -164,7 +174,7 @@ func (s *store) startFailure() error {
 	return s.failure
 }
 
-// missing returns errNoStore or ErrDownload if this machine has no ClickHouse, or nil.
+// missing returns errNoStore, ErrDownload or why that failed if this machine has no ClickHouse, or nil.
 func (s *store) missing() error {
 	if s != nil && s.sink.Load() == nil {
 		if err := s.startFailure(); errors.Is(err, web.ErrNoStore) {

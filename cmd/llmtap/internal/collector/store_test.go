@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,18 +28,27 @@ func TestWithoutClickHouse(t *testing.T) {
 	if found, err := chdb.PresentLibrary(chdb.LibraryConfig{}); err == nil {
 		t.Skipf("SKIPPED, this machine has another ClickHouse: %s", found)
 	}
-	withoutClickHouse(t, chdb.HowToAdd, false, func() { t.Setenv("LLMTAP_LIBCHDB", library) })
+	withoutClickHouse(t, chdb.HowToAdd, false, func(*Collector) { t.Setenv("LLMTAP_LIBCHDB", library) })
 }
 
-// While ClickHouse is downloaded for the first time, the collector works as without one, but keeps the history of alerts.
+// While ClickHouse is downloaded for the first time, the collector works as without one, but keeps the history of alerts. It says if
+// that fails, and tries again.
 func TestDownload(t *testing.T) {
-	end := collectortest.SlowDownload(t)
-	withoutClickHouse(t, "it is being downloaded", true, end)
+	fail, end := collectortest.SlowDownload(t)
+	withoutClickHouse(t, "it is being downloaded", true, func(c *Collector) {
+		fail()
+		for errors.Is(c.NoStore(), ErrDownload) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		must.Contain(t, c.NoStore().Error(), "it cannot be downloaded, which is tried again")
+		must.Contain(t, c.NoStore().Error(), "registry unreachable")
+		end()
+	})
 }
 
 // withoutClickHouse runs a collector that has no ClickHouse until add is called. say is what it says, kept is whether
 // it keeps the history of alerts until then.
-func withoutClickHouse(t *testing.T, say string, kept bool, add func()) {
+func withoutClickHouse(t *testing.T, say string, kept bool, add func(*Collector)) {
 	t.Helper()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleProxy, config.RoleAnalyze, config.RoleAlert, config.RoleUI}
@@ -80,7 +90,7 @@ func withoutClickHouse(t *testing.T, say string, kept bool, add func()) {
 	must.Equal(t, m.unavailable(), "", "note on alerts")
 
 	must.Equal(t, c.store.Write(t.Context(), &sinks.Batch{Alerts: make([]sinks.Alert, 1)}) != nil, kept, "alerts are kept")
-	add()
+	add(c)
 	wait("nothing is stored", func() bool {
 		sink := c.ClickHouse()
 		if sink == nil {

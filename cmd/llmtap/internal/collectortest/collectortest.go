@@ -46,14 +46,15 @@ func NeedClickHouse(t *testing.T) {
 	}
 }
 
-// SlowDownload gives the test an empty cache, and an npm that downloads no ClickHouse until end is called, after which there is one.
-func SlowDownload(t *testing.T) (end func()) {
+// SlowDownload gives the test an empty cache, and an npm that downloads ClickHouse until fail is called, after which it cannot. Once
+// end is called, there is a ClickHouse.
+func SlowDownload(t *testing.T) (fail, end func()) {
 	t.Helper()
 	NeedClickHouse(t)
 	library := must.Get(chdb.FindLibrary(t.Context(), chdb.LibraryConfig{}))(t)
 	dir := t.TempDir()
 	ended := filepath.Join(dir, "ended")
-	npm := "#!/bin/sh\nPATH=/bin:/usr/bin; while [ ! -e '" + ended + "' ]; do sleep 0.1; done; exit 1\n"
+	npm := "#!/bin/sh\nPATH=/bin:/usr/bin; while [ ! -e '" + ended + "' ]; do sleep 0.1; done; echo registry unreachable >&2; exit 1\n"
 	must.Do(t, os.WriteFile(filepath.Join(dir, "npm"), []byte(npm), 0o700))
 	for name, value := range map[string]string{"PATH": dir, "HOME": dir, "XDG_CACHE_HOME": "", "LLMTAP_LIBCHDB": ""} {
 		t.Setenv(name, value)
@@ -61,9 +62,10 @@ func SlowDownload(t *testing.T) (end func()) {
 	if found, err := chdb.PresentLibrary(chdb.LibraryConfig{}); found != "" || err != nil {
 		t.Skipf("SKIPPED, npm has no ClickHouse for this machine: %s %v", found, err)
 	}
-	return func() {
+	fail = func() { must.Do(t, os.WriteFile(ended, nil, 0o600)) }
+	return fail, func() {
 		t.Setenv("LLMTAP_LIBCHDB", library)
-		_ = os.WriteFile(ended, nil, 0o600)
+		fail()
 	}
 }
 

@@ -45,7 +45,8 @@ func TestRun(t *testing.T) {
 // The alert does not wait for the first download of ClickHouse, and the report has the calls made until then.
 func TestDownload(t *testing.T) {
 	slowtest.Skip(t)
-	run(t, onAlert{collectortest.SlowDownload(t)})
+	_, end := collectortest.SlowDownload(t)
+	run(t, onAlert{end})
 }
 
 // An onAlert is a writer that calls do once an alert is written to it.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -88,7 +89,7 @@ func (r *report) write(w io.Writer, format, dataDir string) error {
 	if r.Missing == "" {
 		fmt.Fprintf(&b, "\nResults\n  %d LLM calls recorded, %d failed, %d lost\n", r.Exchanges, r.Failed, r.Lost)
 	} else {
-		fmt.Fprintf(&b, "\nResults\n  %d LLM calls published\n  %s\n", r.Published, r.Missing)
+		fmt.Fprintf(&b, "\nResults\n  %d LLM calls published\n  %s\n", r.Published, strings.Join(terminal.Wrap(r.Missing, 76, "  "), "\n"))
 	}
 	list := func(title string, m map[string]uint64) {
 		if len(m) == 0 {
