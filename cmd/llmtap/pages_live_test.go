@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -83,33 +82,6 @@ func scrollThrough(t *testing.T, p *browsertest.Page, selector string, n int) {
 	}
 	if wide := p.Overflow(); len(wide) > 0 {
 		t.Errorf("the page scrolls horizontally: %v", wide)
-	}
-}
-
-// No table loses columns to the right of a window that is narrower than the table.
-func testTables(t *testing.T, b *browsertest.Browser) {
-	row := &web.Table{}
-	for _, name := range []string{"started_at", "status", "cause", "service", "stage", "model", "seconds", "input_tokens", "cost", "service_version", "conversation_id", "next"} {
-		row.Columns = append(row.Columns, web.Column{Name: name, Type: "String"})
-	}
-	for range 3 {
-		row.Rows = append(row.Rows, slices.Repeat([]any{"checkout-agent-in-europe"}, len(row.Columns)))
-	}
-	h := must.Get(web.NewHandler(web.Options{Version: "dev", ClickHouse: func(context.Context, string, map[string]string) (*web.Table, error) { return row, nil }}))(t)
-	srv := httptest.NewServer(h)
-	defer srv.Close()
-	p := b.Page(t, pageViews[0])
-	for _, path := range []string{"/traffic/calls", "/explore/slowest_calls"} {
-		p.Open(srv.URL + path)
-		for _, width := range []int{390, 641, 768, 900} {
-			p.Show(browsertest.View{Width: width, Height: 1024})
-			var cells, hidden int
-			p.Eval(`document.querySelectorAll(".scroll td").length`, &cells)
-			p.Eval(`[...document.querySelectorAll(".scroll td")].filter((e) => e.getBoundingClientRect().right > innerWidth).length`, &hidden)
-			if cells < 30 || hidden > 0 {
-				t.Errorf("%s at %d pixels: %d of %d cells are hidden", path, width, hidden, cells)
-			}
-		}
 	}
 }
 

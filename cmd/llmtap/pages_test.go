@@ -39,7 +39,6 @@ func TestPages(t *testing.T) {
 	t.Run("log in", func(t *testing.T) { testLogin(t, b) })
 	t.Run("500 messages", func(t *testing.T) { testLong(t, b) })
 	t.Run("500 calls", func(t *testing.T) { testLongRun(t, b) })
-	t.Run("tables", func(t *testing.T) { testTables(t, b) })
 	t.Run("usual", func(t *testing.T) { testUsual(t, b) })
 	d := startDemo(t)
 	live := b.Page(t, pageViews[0])
