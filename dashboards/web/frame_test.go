@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -50,10 +51,13 @@ type (
 func (s noIncidents) Incident(context.Context, string) (*Incident, error) {
 	return never[*Incident](s.stop)
 }
+
 func (s noProblems) All(context.Context) ([]Problem, error) { return never[[]Problem](s.stop) }
+
 func (s noProblems) Problem(context.Context, string) (*Problem, error) {
 	return never[*Problem](s.stop)
 }
+
 func (s noViews) All(context.Context) ([]SavedView, error)       { return never[[]SavedView](s.stop) }
 func (s noControls) Rules(context.Context) ([]Rule, error)       { return never[[]Rule](s.stop) }
 func (s noControls) Silences(context.Context) ([]Silence, error) { return never[[]Silence](s.stop) }
@@ -132,7 +136,7 @@ func TestFirstFrame(t *testing.T) {
 				n, err = resp.Body.Read(buf)
 				got.Write(buf[:n])
 			}
-			if err != nil && err != io.EOF || !strings.Contains(got.String(), "<header>") {
+			if err != nil && !errors.Is(err, io.EOF) || !strings.Contains(got.String(), "<header>") {
 				t.Errorf("%s (%s): no frame: %v\n%s", path, route, err, got.String())
 			}
 			_ = resp.Body.Close()
