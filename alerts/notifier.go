@@ -56,6 +56,8 @@ type Pace struct {
 	// NewsOnly suppresses notifications in which only numbers changed. It is meant for receivers that show each
 	// notification as a new message.
 	NewsOnly bool
+	// Decisions, with NewsOnly, is set for a receiver that shows acknowledgements and silences as new messages.
+	Decisions bool
 	// Numbers is the minimum interval between two notifications, of any groups, in which only numbers changed. It is
 	// meant for receivers with a rate limit, so that numbers leave room for news.
 	Numbers time.Duration
@@ -69,7 +71,9 @@ type RetryError struct {
 	// Down reports that the receiver accepts no group at present, for example because it cannot be reached. The engine then
 	// tries one group at a time, until one is accepted.
 	Down bool
-	Err  error
+	// Doubt reports that the receiver may have accepted the group, for example because its answer did not arrive.
+	Doubt bool
+	Err   error
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }

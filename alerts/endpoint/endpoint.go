@@ -2,11 +2,13 @@
 package endpoint
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -57,11 +59,11 @@ func aboutURL(status int) bool {
 
 // Call sends req and decodes the response's JSON into answer unless answer is nil. Its errors follow the contract of
 // Notifier: a *RetryError if there is no response, or its status is Retryable or about the URL, otherwise a final error. Errors name only
-// the host, because the rest of the URL may be secret.
-func Call(client *http.Client, req *http.Request, answer any) error {
+// the host, because the rest of the URL may be secret; that, and the other secrets, are also removed from the answer that an error quotes.
+func Call(client *http.Client, req *http.Request, answer any, secrets ...string) error {
 	resp, err := do(client, req)
 	if err != nil {
-		return &alerts.RetryError{Down: true, Err: err}
+		return &alerts.RetryError{Down: true, Doubt: !unconnected(err), Err: err}
 	}
 	defer resp.Body.Close()
 	status := resp.StatusCode
@@ -76,7 +78,7 @@ func Call(client *http.Client, req *http.Request, answer any) error {
 	}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))
 	err = fmt.Errorf("call %s: %d %s", req.URL.Host, status, http.StatusText(status))
-	if text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "\ufffd")), " "); text != "" {
+	if text := strings.Join(strings.Fields(strings.ToValidUTF8(Redact(string(body), append(secrets, inURL(req.URL)...)...), "\ufffd")), " "); text != "" {
 		err = fmt.Errorf("%w: %s", err, text)
 	}
 	switch {
@@ -88,6 +90,48 @@ func Call(client *http.Client, req *http.Request, answer any) error {
 		return fmt.Errorf("%w; set the URL of the redirect", err)
 	}
 	return err
+}
+
+// Post is Call with body as JSON, and without an answer.
+func Post(ctx context.Context, client *http.Client, url string, body any, secrets ...string) error {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode notification: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(b))
+	if err != nil {
+		return errors.New("prepare call: the URL is invalid") // err contains it
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return Call(client, req, nil, secrets...)
+}
+
+// Redact returns text without the secrets. Those shorter than 4 bytes stay: they would be found in words.
+func Redact(text string, secrets ...string) string {
+	for _, s := range secrets {
+		if len(s) >= 4 {
+			text = strings.ReplaceAll(text, s, "(removed)")
+		}
+	}
+	return text
+}
+
+// inURL returns the parts of u that may be secret, the longest first.
+func inURL(u *url.URL) []string {
+	out := []string{u.RequestURI(), u.EscapedPath(), u.Path, u.RawQuery}
+	for _, values := range u.Query() {
+		out = append(out, values...)
+	}
+	if password, ok := u.User.Password(); ok {
+		out = append(out, password)
+	}
+	return out
+}
+
+// unconnected reports whether err prevented a request from being sent.
+func unconnected(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 func do(client *http.Client, req *http.Request) (*http.Response, error) {

@@ -75,6 +75,8 @@ func TestCall(t *testing.T) {
 	if err := call(); err == nil || len(err.Error()) > 500 || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
 	}
+	body = "POST /secret: invalid"
+	f(400, false, 0, "400 Bad Request: POST (removed): invalid")
 	srv.Close()
 	f(0, true, 0, "call "+strings.TrimPrefix(srv.URL, "http://"))
 }

@@ -76,6 +76,9 @@ func receiverName(n alerts.Notifier) string {
 // people reports whether r notifies people, who are not notified of muted groups.
 func (r *receiver) people() bool { return !r.recorder && !r.pace.Muted }
 
+// decisions reports whether r is notified of what people have decided.
+func (r *receiver) decisions() bool { return !r.pace.NewsOnly || r.pace.Decisions }
+
 // A delivery is the state of one group at one receiver.
 type delivery struct {
 	version, news uint64 // version and news of the group when last sent
@@ -283,7 +286,7 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 	switch {
 	case d.rejected == g.news && !resend, g.missed(d) && !d.tried, (r.recorder || r.people() && g.muted()) && g.told(d):
 		return at, how, false, false
-	case d.version != 0 && d.decisions != g.decisions && !r.pace.NewsOnly:
+	case d.version != 0 && d.decisions != g.decisions && r.decisions():
 		// Somebody waits for the effect of a button or a command.
 		if d.news < g.raised {
 			how = urgent
@@ -323,7 +326,7 @@ func (g *openGroup) told(d *delivery) bool {
 	if g.missed(d) && !d.tried {
 		return true
 	}
-	decisions := d.decisions == g.decisions || d.to.pace.NewsOnly
+	decisions := d.decisions == g.decisions || !d.to.decisions()
 	if d.to.people() && g.muted() {
 		return d.version == 0 || decisions && (g.firing() || d.news == g.news)
 	}

@@ -1,12 +1,9 @@
 package pagerduty
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -72,16 +69,7 @@ func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Numbers: numbersInter
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	for _, e := range events(&g, n.opts.Access) {
 		e.RoutingKey = n.key
-		body, err := json.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("encode alert group: %w", err)
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url, bytes.NewReader(body))
-		if err != nil {
-			return fmt.Errorf("prepare event for PagerDuty: %w", err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if err := endpoint.Call(n.opts.Client, req, nil); err != nil {
+		if err := endpoint.Post(ctx, n.opts.Client, n.url, e, n.key); err != nil {
 			return fmt.Errorf("send event to PagerDuty: %w", err)
 		}
 	}

@@ -46,7 +46,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wrong = append(wrong, err.Error())
 	}
 	if e.RoutingKey != routingKey {
-		wrong = append(wrong, "'routing_key' is invalid")
+		wrong = append(wrong, "'routing_key' is invalid: "+e.RoutingKey)
 	}
 	if e.Action == trigger && (e.Payload == nil || e.Payload.Summary == "" || e.Payload.Source == "" || e.Payload.Severity == "") {
 		wrong = append(wrong, "'payload' is missing or blank")

@@ -144,7 +144,7 @@ func broaderThan(own silence.Matchers, list []*silence.Silence) (out []*silence.
 func matchersText(list []*silence.Silence) string {
 	var out []string
 	for _, s := range list[:min(len(list), maxAlerts)] {
-		out = append(out, oneLine(s.Matchers.String(), 240/min(len(list), maxAlerts)))
+		out = append(out, wording.OneLine(s.Matchers.String(), 240/min(len(list), maxAlerts)))
 	}
 	if n := len(list) - maxAlerts; n > 0 {
 		out = append(out, fmt.Sprintf("and %d more", n))
@@ -186,7 +186,7 @@ func queryText(g alerts.Group, access alerts.Access, expr func(*alerts.Alert) st
 		if rule == "" && len(commands) == 0 || len(parts) == maxAlerts {
 			continue
 		}
-		text := "*" + strings.ReplaceAll(plain(subject(a), maxName), "*", "∗") + "*, rule " + code(a.Name)
+		text := "*" + strings.ReplaceAll(plain(wording.ShortSubject(a), maxName), "*", "∗") + "*, rule " + code(a.Name)
 		if len(a.Labels) > 0 {
 			text += ", labels `" + plain(labelsText(a.Labels), maxText) + "`"
 		}

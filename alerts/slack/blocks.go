@@ -19,9 +19,6 @@ const (
 	maxAlerts = 5
 	// maxOthers is the number of lines about the other alerts of a group above the details.
 	maxOthers = 3
-	// maxShares and maxVersions bound the number of lines about causes and about versions.
-	maxShares   = 5
-	maxVersions = 5
 	// maxFix bounds a fix and a description above the details, which contain longer ones in full.
 	maxFix = 110
 	// shortFix bounds a fix that shares the summary with something else. A headline above longHeadline needs three lines, and
@@ -43,7 +40,7 @@ type message struct {
 func render(g alerts.Group, access alerts.Access) message {
 	current := g.Current()
 	var m message
-	title := groupHeadline(g, current)
+	title := wording.GroupHeadline(g, current)
 	m.text = notification(g, current, title)
 	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, wording.Truncate(title, maxHeader), true, false)))
 	m.summary(g, current)
@@ -58,9 +55,9 @@ func render(g alerts.Group, access alerts.Access) message {
 		switch {
 		case len(current) == 1:
 		case a.Problem != "":
-			name += ": " + oneLine(a.Name, maxName)
+			name += ": " + wording.OneLine(a.Name, maxName)
 		default:
-			name += ": " + subject(a)
+			name += ": " + wording.ShortSubject(a)
 		}
 		m.fold(name, details(a, access))
 	}
@@ -73,23 +70,23 @@ func (m *message) summary(g alerts.Group, current []alerts.Alert) {
 	if len(current) == 0 {
 		return
 	}
-	first, a := mainAlert(current), whole(g, current)
-	m.context(since(a))
-	decided := status(g)
+	first, a := wording.Main(current), wording.Whole(g, current)
+	m.context(markup.Since(a))
+	decided := markup.Status(g)
 	if a.FoundLate {
 		decided = append(decided, ":hourglass: Found late: llmtap was behind by more than a minute.")
 	}
-	short := len(current) > 1 || len(decided) > 0 || a.State == alerts.Resolved || utf8.RuneCountInString(headline(a)) > longHeadline
+	short := len(current) > 1 || len(decided) > 0 || a.State == alerts.Resolved || utf8.RuneCountInString(wording.Headline(a)) > longHeadline
 	crowded := len(current) > 1 && len(decided) > 1
 	lines := answers(g, a, short, g.Muted() && a.State == alerts.Firing || len(current) > 2 || crowded)
 	var others []string
 	for i, a := range current {
 		if i != first {
-			sign := icon(a)
+			sign := wording.Icon(a)
 			if a.Problem != "" && a.State == alerts.Resolved && g.Firing() {
-				sign = ended
+				sign = wording.EndedIcon
 			}
-			others = append(others, sign+" "+strings.ReplaceAll(plain(otherAlert(a), maxHeader), "*", "∗"))
+			others = append(others, sign+" "+strings.ReplaceAll(plain(wording.Other(a), maxHeader), "*", "∗"))
 		}
 	}
 	most := maxOthers
@@ -117,7 +114,7 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 			lines = append(lines, "*"+title+":* "+text)
 		}
 	}
-	switch causes := why(ev, false); {
+	switch causes := markup.Causes(ev, false); {
 	case len(causes) == 0:
 		add("Why", plain(a.Annotations["description"], maxFix))
 	case ev.Failed > 1 && ev.Shares[0].Failed == ev.Failed:
@@ -132,26 +129,26 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 		add("Why", causes[0])
 	}
 	if a.Hides != nil {
-		lines = append(lines, strings.TrimSuffix(hiddenParts(a.Hides)[0], ":")) // which are in the details
+		lines = append(lines, strings.TrimSuffix(markup.Hidden(a.Hides)[0], ":")) // which are in the details
 	}
 	where, _, _ := strings.Cut(ev.Differs, ";") // the others are in the details
 	if !short {
 		add("Where", plain(where, maxText))
 	}
 	regressed := g.Known != nil && g.Known.Regressed != nil // the line about that names the version
-	if change := whoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 && !regressed {
+	if change := markup.WhoseChange(ev, a.StartsAt, true); ev.Failed > 0 && len(change) > 0 && !regressed {
 		add("Change", change[0])
 	}
-	if last := lastFailure(a); a.State == alerts.Resolved && last != "" {
+	if last := markup.LastFailure(a); a.State == alerts.Resolved && last != "" {
 		lines = append(lines, last)
 	} else if x := ev.Example; x != nil && !short && utf8.RuneCountInString(where) <= maxLine {
-		add("Proof", brief(x))
+		add("Proof", markup.Brief(x))
 	}
 	if noFix {
 		return lines
 	}
 	title, limit := "Fix", maxFix
-	if short || where != "" || ev.CacheBroken() || utf8.RuneCountInString(since(a)) > longSince {
+	if short || where != "" || ev.CacheBroken() || utf8.RuneCountInString(markup.Since(a)) > longSince {
 		limit = shortFix
 	}
 	if len(ev.Shares) == 0 || ev.Shares[0].Fix == "" {
@@ -160,7 +157,7 @@ func answers(g alerts.Group, a alerts.Alert, short, noFix bool) []string {
 	if a.State == alerts.Resolved {
 		title, limit = title+" unless done", limit-20
 	}
-	add(title, plain(fix(a), limit))
+	add(title, plain(wording.Fix(a), limit))
 	return lines
 }
 
@@ -179,7 +176,7 @@ func details(a alerts.Alert, access alerts.Access) []slack.Block {
 	if ev.Differs != "" {
 		facts = append(facts, "*Where* "+plain(ev.Differs, maxText))
 	}
-	if last := lastFailure(a); last != "" && a.State == alerts.Firing {
+	if last := markup.LastFailure(a); last != "" && a.State == alerts.Firing {
 		facts = append(facts, last)
 	}
 	if ev.Window > 0 && ev.Calls > 0 {
@@ -189,19 +186,19 @@ func details(a alerts.Alert, access alerts.Access) []slack.Block {
 		add("", facts...)
 	}
 	var reasons []string
-	reasons = append(reasons, bullets(why(ev, true))...)
-	if reasons = append(reasons, hiddenParts(a.Hides)...); len(reasons) > 0 {
+	reasons = append(reasons, bullets(markup.Causes(ev, true))...)
+	if reasons = append(reasons, markup.Hidden(a.Hides)...); len(reasons) > 0 {
 		add("Why", reasons...)
 	}
-	if lines := whoseChange(ev, a.StartsAt, false); ev.Failed > 0 && len(lines) > 0 {
+	if lines := markup.WhoseChange(ev, a.StartsAt, false); ev.Failed > 0 && len(lines) > 0 {
 		add("Whose change", bullets(lines)...)
 	}
 	if x := ev.Example; x != nil {
-		add("Proof", append(proof(x), furtherExamples(ev.More)...)...)
+		add("Proof", append(markup.Proof(x), markup.FurtherExamples(ev.More)...)...)
 	} else if ev.Failed > 0 {
 		add("Proof", "No example is available.")
 	}
-	if text := fix(a); text != "" {
+	if text := wording.Fix(a); text != "" {
 		add("What to do", plain(text, maxSection/2))
 	}
 	if lines := commands(a, access); len(lines) > 0 {
@@ -243,12 +240,12 @@ func notification(g alerts.Group, current []alerts.Alert, title string) string {
 	if len(current) == 0 {
 		return escape(title)
 	}
-	a := current[mainAlert(current)]
+	a := current[wording.Main(current)]
 	text := title
 	if shares := a.Evidence.Shares; len(shares) > 0 {
 		text += ": " + wording.Why(&a.Evidence, 0)
-		if first := regressions(a.Evidence, a.StartsAt); len(first) > 0 {
-			text += ", first seen in " + oneLine(first[0].version, maxName)
+		if first := markup.FirstVersion(a.Evidence, a.StartsAt); first != "" {
+			text += ", first seen in " + first
 		}
 	}
 	if g.Muted() {
@@ -287,115 +284,4 @@ func bullets(lines []string) []string {
 		lines[i] = "• " + lines[i]
 	}
 	return lines
-}
-
-// mainAlert returns the index of the alert that a group's headline is about: the first firing one of the highest rank, or
-// else the one of the highest rank that ended last.
-func mainAlert(current []alerts.Alert) int {
-	first := 0
-	for i, a := range current {
-		main := current[first]
-		firing, was := a.State == alerts.Firing, main.State == alerts.Firing
-		if firing && !was || firing == was && (a.Rank() > main.Rank() || a.Rank() == main.Rank() && a.EndsAt.After(main.EndsAt)) {
-			first = i
-		}
-	}
-	return first
-}
-
-// whole returns the main alert of g. If all alerts are about one problem, it has the times of the problem.
-func whole(g alerts.Group, current []alerts.Alert) alerts.Alert {
-	a := current[mainAlert(current)]
-	if a.Problem == "" {
-		return a
-	}
-	a.StartsAt = g.Since()
-	for _, other := range current {
-		if a.State == alerts.Resolved && other.EndsAt.After(a.EndsAt) {
-			a.EndsAt = other.EndsAt
-		}
-		ev, of := &a.Evidence, &other.Evidence
-		if of.LastFailed.After(ev.LastFailed) && len(of.Rules) == 0 && len(ev.Rules) == 0 {
-			ev.LastFailed, ev.CallsSince, ev.Quiet = of.LastFailed, of.CallsSince, of.Quiet
-		}
-	}
-	return a
-}
-
-// groupHeadline returns the headline of the main alert and the number of other firing alerts.
-func groupHeadline(g alerts.Group, current []alerts.Alert) string {
-	if len(current) == 0 {
-		return oneLine(g.Key, maxHeader)
-	}
-	firing := 0
-	for _, a := range current {
-		if a.State == alerts.Firing {
-			firing++
-		}
-	}
-	a := current[mainAlert(current)]
-	s := icon(a) + " " + headline(a)
-	if n := firing - 1; n > 0 && a.Problem == "" { // else they are about the same
-		s = fmt.Sprintf("%s, and %d more", wording.Truncate(s, maxHeader-20), n)
-	}
-	return s
-}
-
-// otherAlert returns the line about an alert that is not the main one of its group.
-func otherAlert(a alerts.Alert) string {
-	name := a.Labels["stage"]
-	if a.Problem != "" {
-		name = a.Name
-	}
-	if name == "" {
-		name = subject(a)
-	}
-	return oneLine(name, 40) + ": " + wording.Counts(&a)
-}
-
-// ended is the icon of an alert that ended while others about its problem fire.
-const ended = ":white_circle:"
-
-func icon(a alerts.Alert) string {
-	if a.State == alerts.Resolved {
-		return ":large_green_circle:"
-	}
-	return severityIcon(a.Severity())
-}
-
-// severityIcon returns the icon of a firing alert.
-func severityIcon(severity string) string {
-	a := alerts.Alert{Labels: map[string]string{"severity": severity}}
-	switch rank := a.Rank() + 1; {
-	case rank == criticalRank:
-		return ":red_circle:"
-	case rank > 1:
-		return ":large_orange_circle:"
-	}
-	return ":large_blue_circle:"
-}
-
-// headline returns the sentence about a that everyone reads. It is not escaped.
-func headline(a alerts.Alert) string {
-	word := severity(a)
-	if a.State == alerts.Resolved {
-		word = "RESOLVED"
-	}
-	text := wording.Counts(&a)
-	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // a summary may contain it
-		text = subject(a) + ": " + text
-	}
-	return oneLine(word+" "+text, maxHeader)
-}
-
-// severity returns the word of a severity in capitals.
-func severity(a alerts.Alert) string { return strings.ToUpper(oneLine(a.Severity(), maxSeverity)) }
-
-// subject returns Alert.Subject with short names.
-func subject(a alerts.Alert) string {
-	kv := map[string]string{}
-	for _, l := range []string{"service", "stage", "agent", "provider"} {
-		kv[l] = oneLine(a.Labels[l], 40)
-	}
-	return wording.Subject(&alerts.Alert{Name: oneLine(a.Name, maxName), Labels: kv})
 }

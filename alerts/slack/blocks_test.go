@@ -177,7 +177,7 @@ func states() map[string]alerts.Group {
 		"firing": group(incident()), "updated": group(later()), "resolved": group(resolved()), "silent": group(silent()),
 		"group": group(incident(), second()), "no_evidence": group(bare()), "one_version": group(alone), "runbook": group(described),
 		"no_example": group(lost), "acknowledged": acked, "silenced": group(quiet), "part": group(part), "warning": group(warning),
-		"late": group(late), "parts": group(whole), "no_content": permitted(group(incident()), false),
+		"late": group(late), "parts": group(whole), "no_content": wording.Permitted(group(incident()), false),
 		"many": group(stages...), "problem": problem, "regressed": back, "regressed_pair": pair, "regressed_crowd": crowd, "where": group(where),
 	}
 }
@@ -321,10 +321,10 @@ func TestHostileContent(t *testing.T) {
 			checkEscaped(t, m)
 			texts = append(texts, m.text)
 		}
-		texts = append(texts, statusNews(g, &notice{Sent: sentStates(group(a), nil)})...)
-		texts = append(texts, news(g, nil)...)
-		texts = append(texts, news(end, sentStates(g, nil))...)
-		texts = append(texts, reminder(g)...)
+		texts = append(texts, markup.StatusNews(g, wording.Told{Sent: markup.Tell(group(a), wording.Told{}).Sent})...)
+		texts = append(texts, markup.News(g, nil)...)
+		texts = append(texts, markup.News(end, markup.Tell(g, wording.Told{}).Sent)...)
+		texts = append(texts, markup.Reminder(g)...)
 		if i < 2 {
 			texts = append(texts, queryText(g, access, func(*alerts.Alert) string { return long }))
 		}
@@ -387,7 +387,7 @@ func TestIcon(t *testing.T) {
 	for severity, want := range map[string]string{"critical": "red", "page": "red", "error": "orange", "warning": "orange", "info": "blue", "": "blue"} {
 		a := incident()
 		a.Labels["severity"] = severity
-		must.Contain(t, icon(a), want, "severity", severity)
+		must.Contain(t, wording.Icon(a), want, "severity", severity)
 	}
 }
 
@@ -399,7 +399,7 @@ func TestText(t *testing.T) {
 		}
 	}
 	f(wording.Truncate("阶段规划", 3), "阶段…")
-	f(oneLine(" a\n\tb\x00\xff ", 10), "a b\ufffd")
-	f(oneLine("gpt\u202e\u2066cba\u200b\x1b[1m", 20), "gptcba[1m")
+	f(wording.OneLine(" a\n\tb\x00\xff ", 10), "a b\ufffd")
+	f(wording.OneLine("gpt\u202e\u2066cba\u200b\x1b[1m", 20), "gptcba[1m")
 	f(code("\u200b\u202e"), "(none)")
 }

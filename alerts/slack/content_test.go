@@ -3,13 +3,12 @@ package slack
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
@@ -30,7 +29,7 @@ func TestContent(t *testing.T) {
 	}
 	type setting struct{ content, full bool }
 	for _, set := range []setting{{false, false}, {false, true}, {true, false}, {true, true}} {
-		for _, rule := range append([]string{""}, quoting...) {
+		for _, rule := range append([]string{""}, wording.Quoting...) {
 			t.Run(fmt.Sprintf("%v/%s", set, rule), func(t *testing.T) {
 				f, cfg := newSlack(t)
 				cfg.Content = set.content
@@ -57,23 +56,9 @@ func TestContent(t *testing.T) {
 // The evidence of a rule that reads a request does not quote it and stays.
 func TestContentKeepsEvidence(t *testing.T) {
 	g := group(incident())
-	got, want := *permitted(g, false).Alerts[0].Evidence.Example, *g.Alerts[0].Evidence.Example
+	got, want := *wording.Permitted(g, false).Alerts[0].Evidence.Example, *g.Alerts[0].Evidence.Example
 	want.ErrorText = ""
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// Whoever adds a signal decides whether its summary or evidence quotes a message or an error. Those of the other signals name
-// ids, numbers, rules and versions only.
-func TestQuotingIsDecided(t *testing.T) {
-	others := []string{
-		signals.AgentLoop, signals.CacheBroken, signals.ConcurrentRequests, signals.ConversationEndedOnError, signals.FinishMismatch, signals.HistoryRewritten, signals.HistoryShrunk, signals.LatentViolation,
-		signals.MaskedFailure, signals.ModelChanged, signals.PoisonedSession, signals.ProviderTightened, signals.ReplyNeverArrived, signals.RetryStorm, signals.SanitizerAtWork, signals.TruncatedToolCall,
-	}
-	for _, d := range signals.All {
-		if slices.Contains(quoting, d.ID) == slices.Contains(others, d.ID) {
-			t.Errorf("%s must be in quoting, if it quotes, or else in the list of this test", d.ID)
-		}
 	}
 }

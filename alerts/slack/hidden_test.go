@@ -14,7 +14,7 @@ func TestHiddenParts(t *testing.T) {
 	}
 	f := func(h *alerts.Hidden, want ...string) {
 		t.Helper()
-		must.Equal(t, strings.Join(hiddenParts(h), "\n"), strings.Join(want, "\n"), "hidden parts")
+		must.Equal(t, strings.Join(markup.Hidden(h), "\n"), strings.Join(want, "\n"), "hidden parts")
 	}
 	f(nil)
 	f(&alerts.Hidden{Alerts: 1, Worst: []alerts.Part{part("<!channel>")}},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // A record is the state of a group's messages: one, and one more for each channel to which a later state was routed. The
@@ -130,7 +131,7 @@ func (n *Notifier) showAll(ctx context.Context, g alerts.Group, r *record, to de
 func (n *Notifier) showOne(ctx context.Context, g alerts.Group, r *record, p *notice, to destination) error {
 	err := n.show(ctx, g, r, p, to)
 	if err == nil {
-		p.Sent, p.Acked, p.Decided = sentStates(g, p.Sent), ackID(g), decided(g)
+		p.Told = markup.Tell(g, p.Told)
 	}
 	return err
 }
@@ -182,20 +183,20 @@ func (n *Notifier) postGroup(ctx context.Context, g alerts.Group, r *record, p *
 func (n *Notifier) replyNews(ctx context.Context, g alerts.Group, p *notice, to destination) error {
 	var lines []string
 	if p.Sent != nil {
-		lines = statusNews(g, p)
+		lines = markup.StatusNews(g, p.Told)
 		if !g.Muted() {
-			lines = append(lines, news(g, p.Sent)...)
+			lines = append(lines, markup.News(g, p.Sent)...)
 		}
 	}
 	remind := len(lines) == 0 && g.Repeat && !p.reminded
 	if remind {
-		lines = reminder(g)
+		lines = markup.Reminder(g)
 	}
 	if len(lines) == 0 {
 		return nil
 	}
 	var who []string
-	escalated := to.rank > max(p.Mentioned, sentRank(p.Sent)) && !g.Muted()
+	escalated := to.rank > max(p.Mentioned, wording.SentRank(p.Sent)) && !g.Muted()
 	if escalated && p.Target == to.channel {
 		who = to.mention
 	}
@@ -209,11 +210,7 @@ func (n *Notifier) replyNews(ctx context.Context, g alerts.Group, p *notice, to 
 	return nil
 }
 
-// sentRank returns the highest destination.rank of states. A record of an earlier version has nothing else.
-func sentRank(states map[string]sentState) (rank int) {
-	for _, s := range states {
-		a := alerts.Alert{Labels: map[string]string{"severity": s.Severity}}
-		rank = max(rank, a.Rank()+1)
-	}
-	return rank
+// shown returns g as people may see it.
+func (n *Notifier) shown(g alerts.Group) alerts.Group {
+	return wording.Permitted(g, n.content)
 }

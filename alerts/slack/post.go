@@ -37,15 +37,13 @@ type poster struct {
 
 // A notice is one message of a group.
 type notice struct {
-	Target    string               `json:"target,omitempty"`  // configured channel
-	Channel   string               `json:"channel"`           // configured channel, then the id returned by Slack
-	TS        string               `json:"ts"`                // timestamp of the message; empty if not posted or in doubt
-	IntentAt  time.Time            `json:"intent"`            // wall time before the first post with an unknown outcome; zero if there is none
-	Sent      map[string]sentState `json:"sent"`              // last states sent, by series
-	Acked     string               `json:"acked"`             // ackID that was last sent
-	Decided   string               `json:"decided,omitempty"` // decided that was last sent
-	Mentioned int                  `json:"mentioned"`         // highest destination.rank that was sent
-	Permalink string               `json:"permalink,omitempty"`
+	Target   string    `json:"target,omitempty"` // configured channel
+	Channel  string    `json:"channel"`          // configured channel, then the id returned by Slack
+	TS       string    `json:"ts"`               // timestamp of the message; empty if not posted or in doubt
+	IntentAt time.Time `json:"intent"`           // wall time before the first post with an unknown outcome; zero if there is none
+	wording.Told
+	Mentioned int    `json:"mentioned"` // highest destination.rank that was sent
+	Permalink string `json:"permalink,omitempty"`
 
 	reminded bool // by a call of Notify that is being retried
 }

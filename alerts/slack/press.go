@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 const (
@@ -56,7 +57,7 @@ func presses(cb *slack.InteractionCallback) []*press {
 		p := &press{
 			action: action, target: t, reply: cb.ResponseURL, team: cb.User.TeamID,
 			id:   sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s", cb.User.ID, a.ActionTs, cb.Container.MessageTs, a.ActionID, value)),
-			user: alerts.Actor{ID: cb.User.ID, Name: oneLine(cb.User.Name, 50), Via: "slack"},
+			user: alerts.Actor{ID: cb.User.ID, Name: wording.OneLine(cb.User.Name, 50), Via: "slack"},
 		}
 		out = append(out, p)
 	}
@@ -148,7 +149,7 @@ func (h *presser) change(ctx context.Context, p *press, g alerts.Group) (text st
 	switch p.action {
 	case acknowledge:
 		if g.Ack != nil && g.Ack.By != p.user.ID {
-			text = "Already acknowledged by " + person(g.Ack.By, g.Ack.ByName) + "."
+			text = "Already acknowledged by " + markup.Person(g.Ack.By, g.Ack.ByName) + "."
 		}
 		return text, h.controls.Acknowledge(ctx, alerts.Ack{Group: g.Key, Incident: g.Since(), By: p.user.ID, ByName: p.user.Name, At: h.now()}, p.user.Via)
 	case unacknowledge:
@@ -216,7 +217,7 @@ func (h *presser) unsilence(ctx context.Context, p *press, g alerts.Group) (text
 		text = ""
 	}
 	if len(left) > 0 {
-		text = "Still silenced by " + shortCode(matchersText(left), maxText) + ". The message will offer to end that, too."
+		text = "Still silenced by " + markup.Code(matchersText(left), maxText) + ". The message will offer to end that, too."
 	}
 	return text, nil
 }

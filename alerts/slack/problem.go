@@ -10,6 +10,7 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/wording"
 )
 
 // The actions on the problem of a group. Like the others, they never change.
@@ -49,7 +50,7 @@ func problemControls(g alerts.Group, button func(action, label string) *slack.Bu
 	}
 	var options []*slack.OptionBlockObject
 	if v := newestVersion(g); v != "" {
-		options = append(options, option(versionChoice(v), "in "+oneLine(v, maxVersion)+", the newest"))
+		options = append(options, option(versionChoice(v), "in "+wording.OneLine(v, maxVersion)+", the newest"))
 	}
 	options = append(options, option(everyVersion, "in every version"))
 	return append(row, slack.NewOptionsSelectBlockElement(slack.OptTypeStatic,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
@@ -24,7 +25,7 @@ func shippedGroups(t *testing.T) (out []alerts.Group) {
 		raw := must.Get(os.ReadFile(file))(t)
 		var a alerts.Alert
 		must.Do(t, json.Unmarshal(raw, &a), file)
-		out = append(out, permitted(alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}, false))
+		out = append(out, wording.Permitted(alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}, false))
 	}
 	return out
 }

@@ -69,11 +69,11 @@ type member struct {
 func (m *member) set(g alerts.Group) {
 	a := g.Worst()
 	m.Updated, m.Firing, m.Muted, m.Acked = g.Updated(), g.Firing(), g.Muted(), g.Ack != nil
-	m.Rank, m.Severity = a.Rank()+1, oneLine(a.Severity(), maxSeverity)
-	m.Service, m.Headline, m.Failed = oneLine(a.Labels["service"], maxWord), short(a), a.Evidence.Failed
+	m.Rank, m.Severity = a.Rank()+1, wording.OneLine(a.Severity(), maxSeverity)
+	m.Service, m.Headline, m.Failed = wording.OneLine(a.Labels["service"], maxWord), short(a), a.Evidence.Failed
 	m.Cause = ""
 	if s := a.Evidence.Shares; len(s) > 0 {
-		m.Cause = oneLine(s[0].ID(), maxWord)
+		m.Cause = wording.OneLine(s[0].ID(), maxWord)
 	}
 }
 
@@ -82,14 +82,14 @@ func short(a alerts.Alert) string {
 	what := "failed"
 	switch {
 	case a.Evidence.Failed == 0, a.Evidence.CacheBroken():
-		return oneLine(subject(a)+": "+wording.Counts(&a), 2*maxLine)
+		return wording.OneLine(wording.ShortSubject(a)+": "+wording.Counts(&a), 2*maxLine)
 	case len(a.Evidence.Rules) > 0 && a.Evidence.Failed == 1:
 		what = "finding"
 	case len(a.Evidence.Rules) > 0:
 		what = "findings"
 	}
 	text := fmt.Sprintf(": %s %s", quantity.Count(a.Evidence.Failed), what)
-	name, room := subject(a), maxLine-len(text)
+	name, room := wording.ShortSubject(a), maxLine-len(text)
 	if service, stage, ok := strings.Cut(name, "/"); ok && utf8.RuneCountInString(name) > room { // both matter
 		name = wording.Truncate(service, max(room/2, room-1-utf8.RuneCountInString(stage))) + "/" + stage
 	}

@@ -73,7 +73,7 @@ func (s *summary) title(firing []*member) string {
 			critical++
 		}
 	}
-	top := severityIcon(worst.Severity)
+	top := wording.SeverityIcon(worst.Severity)
 	count := fmt.Sprintf("%s alerts are firing", n)
 	switch {
 	case len(firing) == 1:
@@ -84,7 +84,7 @@ func (s *summary) title(firing []*member) string {
 	if critical > 0 {
 		count += fmt.Sprintf(", %s critical", quantity.Count(critical))
 	}
-	return oneLine(top+" "+count, maxHeader)
+	return wording.OneLine(top+" "+count, maxHeader)
 }
 
 // services names the services with the most members in one line. It is empty if none has a service.
@@ -93,7 +93,7 @@ func services(list []*member) string {
 	if len(names) == 0 {
 		return ""
 	}
-	text, width := "In "+shortCode(names[0], maxCode), utf8.RuneCountInString(names[0])
+	text, width := "In "+markup.Code(names[0], maxCode), utf8.RuneCountInString(names[0])
 	for i, name := range names[1:] {
 		if width += utf8.RuneCountInString(name) + 1; width > maxCode {
 			return fmt.Sprintf("%s and %s more", text, quantity.Count(uint64(len(names)-1-i)))
@@ -113,7 +113,7 @@ func mostly(list []*member) string {
 	if k := n[causes[0]]; k < len(list) {
 		which = quantity.Count(k)
 	}
-	return fmt.Sprintf("%s (%s)", shortCode(causes[0], maxWord), which)
+	return fmt.Sprintf("%s (%s)", markup.Code(causes[0], maxWord), which)
 }
 
 // frequent returns the values of the members that have one, the most frequent first, and their numbers of members.
@@ -153,7 +153,7 @@ func worst(firing []*member) (lines []string) {
 		return cmp.Or(muted(a)-muted(b), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Failed, a.Failed), strings.Compare(a.Headline, b.Headline))
 	})
 	for _, m := range firing[:min(len(firing), maxWorst)] {
-		lines = append(lines, severityIcon(m.Severity)+" "+strings.ReplaceAll(plain(m.Headline, maxHeader), "*", "∗"))
+		lines = append(lines, wording.SeverityIcon(m.Severity)+" "+strings.ReplaceAll(plain(m.Headline, maxHeader), "*", "∗"))
 	}
 	return lines
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/llmtap/llmtap/alerts/wording"
 )
@@ -26,38 +25,21 @@ var mrkdwn = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // escape makes text safe in mrkdwn by disabling mentions, links and control sequences.
 func escape(text string) string { return mrkdwn.Replace(text) }
 
-// oneLine collapses whitespace, removes characters that hide or reorder others, and truncates text to n characters. Of a text
-// of several MB, it reads little more.
-func oneLine(text string, n int) string {
-	text = wording.Truncate(text, 4*n+1000)
-	text = strings.Join(strings.Fields(text), " ")
-	return wording.Truncate(strings.Map(visible, text), n)
-}
-
-// visible returns r, or -1 for control characters, spaces without a width and marks of the direction of text. Joiners
-// stay: emoji and some scripts need them.
-func visible(r rune) rune {
-	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u200b' || r == '\u2060' || r == '\ufeff' {
-		return -1
-	}
-	return r
+// markup is that of Slack, mrkdwn.
+var markup = &wording.Markup{
+	Escape: func(text string) string { return escape(strings.ReplaceAll(text, "`", "'")) },
+	Bold:   func(text string) string { return "*" + text + "*" },
+	Mono:   func(text string) string { return "`" + text + "`" },
+	Quote:  func(text string) string { return "> " + text },
+	Date:   date, Minute: minute, Clock: clock, Mention: mention,
+	Link: func(url, text string) string { return "<" + escape(url) + "|" + text + ">" },
 }
 
 // plain makes untrusted text safe in mrkdwn: one line of at most n characters before escaping.
-func plain(text string, n int) string {
-	return escape(strings.ReplaceAll(oneLine(text, n), "`", "'"))
-}
+func plain(text string, n int) string { return markup.Plain(text, n) }
 
 // code formats an untrusted name or id as code.
-func code(name string) string { return shortCode(name, maxName) }
-
-// shortCode is code with at most n characters.
-func shortCode(name string, n int) string {
-	if s := plain(name, n); s != "" {
-		return "`" + s + "`"
-	}
-	return "(none)"
-}
+func code(name string) string { return markup.Code(name, maxName) }
 
 // date formats t in the reader's time zone, or in UTC in clients that do not support dates.
 func date(t time.Time) string {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
@@ -91,6 +94,36 @@ func TestMessage(t *testing.T) {
 	g := alerts.Group{Key: `StageFailureRate{service="checkout-agent"}`, Alerts: []alerts.Alert{over, incident("planner", start)}}
 	got := must.Get(json.MarshalIndent(newMessage(g, []string{"service", "stage"}, alerts.Access{ExternalURL: "https://llmtap.example.com/"}), "", "  "))(t)
 	alertstest.Golden(t, "message.json", string(got)+"\n")
+}
+
+// A post has exactly the fields that Alertmanager documents for its webhook, with their types, because other products read them:
+// https://prometheus.io/docs/alerting/latest/configuration/#webhook_config (2026-11).
+func TestFormat(t *testing.T) {
+	over := incident("executor", time.Now())
+	over.State, over.EndsAt = alerts.Resolved, time.Now()
+	var got map[string]any
+	b := must.Get(json.Marshal(newMessage(alerts.Group{Key: "k", Alerts: []alerts.Alert{over, incident("planner", time.Now())}}, nil, alerts.Access{})))(t)
+	must.Do(t, json.Unmarshal(b, &got))
+	types := func(m map[string]any) map[string]string {
+		out := map[string]string{}
+		for k, v := range m {
+			out[k] = fmt.Sprintf("%T", v)
+		}
+		return out
+	}
+	const text, object = "string", "map[string]interface {}"
+	must.Agree(t, cmp.Diff(map[string]string{
+		"version": text, "groupKey": text, "truncatedAlerts": "float64", "status": text, "receiver": text, "groupLabels": object, "commonLabels": object,
+		"commonAnnotations": object, "externalURL": text, "alerts": "[]interface {}",
+	}, types(got)))
+	for i, status := range []string{"resolved", "firing"} {
+		a, _ := got["alerts"].([]any)[i].(map[string]any)
+		must.Agree(t, cmp.Diff(map[string]string{
+			"status": text, "labels": object, "annotations": object, "startsAt": text, "endsAt": text, "generatorURL": text, "fingerprint": text,
+		}, types(a)))
+		must.Equal(t, a["status"], any(status), "status")
+	}
+	must.Equal(t, got["version"], any("4"), "version")
 }
 
 // The signature was computed with openssl dgst -sha256 -hmac.

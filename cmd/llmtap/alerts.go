@@ -166,10 +166,10 @@ var alertsNotifyCommand = &command.Command{
 	Name:  "alerts test-notify",
 	Short: "Send a test alert to every configured receiver",
 	Long: `It reports each answer. The alert is marked as a test: Slack gets one message that
-turns from blue to green, the webhook gets two posts, PagerDuty an alert of severity
-info that is resolved at once, and the heartbeat URL one request. Alertmanager gets an
-alert that ends after four minutes: it drops an alert that ends before its
-group_wait.
+turns from blue to green, the webhook gets two posts, Teams two posts, e-mail
+two mails, PagerDuty an alert of severity info that is resolved at once, and the
+heartbeat URL one request. Alertmanager gets an alert that ends after four minutes: it
+drops an alert that ends before its group_wait.
 
 Exit code: 1 if a receiver was not reached.`,
 	Examples: `  llmtap alerts test-notify --config llmtap.yaml

@@ -9,9 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/ruletest"
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
@@ -73,9 +76,18 @@ func TestReadmeAlerts(t *testing.T) {
 		t.Errorf("%v %+v", err, r)
 	}
 
-	text := alertsBlock(t, "yaml", "heartbeat_url")
-	for _, secret := range regexp.MustCompile(`/etc/llmtap/(\S+)`).FindAllStringSubmatch(text, -1) {
-		text = strings.ReplaceAll(text, secret[0], write(secret[1], "0123456789abcdef"))
+	for _, block := range []string{"heartbeat_url", "api.incident.io", "api.opsgenie.com"} {
+		text := alertsBlock(t, "yaml", block)
+		for _, secret := range regexp.MustCompile(`/etc/llmtap/(\S+)`).FindAllStringSubmatch(text, -1) {
+			content := "0123456789abcdef"
+			if secret[1] == "teams-url" {
+				content = "https://example.com/workflows/0123456789abcdef?sig=" + content
+			}
+			text = strings.ReplaceAll(text, secret[0], write(secret[1], content))
+		}
+		path := write("llmtap.yaml", text)
+		succeed(t, "config", "--check", "--config", path)
+		cfg := must.Get(config.Load(path, func(string) string { return "" }))(t)
+		must.Get(collector.Receivers(&cfg.Config, alerts.NotifierOptions{}))(t)
 	}
-	succeed(t, "config", "--check", "--config", write("llmtap.yaml", text))
 }

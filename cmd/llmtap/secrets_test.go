@@ -182,11 +182,14 @@ nats_server: {token: %s, service_tokens: {checkout-agent: %s}}
 slack: {token: %s, channel: '#oncall', api_url: '%s/api/', content: true}
 webhook: {url: 'http://hook:%s@127.0.0.1:9/hook?key=%s', secret: %s}
 pagerduty: {routing_key: %s, url: 'http://127.0.0.1:9/v2/enqueue'}
+msteams: {webhook_url: 'http://127.0.0.1:9/workflows/invoke?sig=%s'}
+email: {to: oncall@example.com, from: llmtap@example.com, smarthost: '127.0.0.1:9', auth_username: llmtap, auth_password: %s}
 alertmanager: {urls: ['http://user:%s@127.0.0.1:9'], token: %s}
 alerts: {heartbeat_url: 'http://127.0.0.1:9/ping/%s'}
 `, config(plain, "http.token"), config(plain, "ui.token"), config(plain, "receive.token"), capture, config(plain, "proxy.token"), capture, s.provider.URL,
 		config(plain, "nats_server.token"), config(plain, "nats_server.service_tokens"), config(secretKinds[5], "slack.token"), hooks.URL,
 		config(plain, "webhook.url"), config(plain, "webhook.url query"), config(plain, "webhook.secret"), config(plain, "pagerduty.routing_key"),
+		config(plain, "msteams.webhook_url"), config(plain, "email.auth_password"),
 		config(plain, "alertmanager.urls"),
 		config(plain, "alertmanager.token"), config(plain, "alerts.heartbeat_url"))
 	s.c = startTarget(t, text, certs.Client{}, "")

@@ -12,23 +12,29 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/llmtap/llmtap/alerts/email/smtptest"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-// Receivers is a server that acts as Slack, a webhook, PagerDuty, an Alertmanager and a heartbeat monitor, and records its requests.
+// Receivers is a server that acts as Slack, a webhook, PagerDuty, Teams, an Alertmanager and a heartbeat monitor, and records its requests.
+// Mails go to a mail server beside it.
 type Receivers struct {
 	*httptest.Server
+	Mail     *smtptest.Server
 	mu       sync.Mutex // guards the fields below
 	requests []string
 	broken   string // path that fails
 }
 
+// firstText is the title of a card.
+var firstText = regexp.MustCompile(`"text":"[^"]*"`)
+
 // StartReceivers runs a Receivers server until the test ends.
 func StartReceivers(t *testing.T) *Receivers {
 	t.Helper()
 	r := new(Receivers)
-	r.Server = httptest.NewServer(r)
+	r.Server, r.Mail = httptest.NewServer(r), smtptest.Start(t, "PLAIN", false)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -49,7 +55,19 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			what += " " + m.Status + " " + m.CommonLabels["alertname"]
 		}
 	case "/v2/enqueue":
-		what += " " + regexp.MustCompile(`"event_action":"\w+"`).FindString(string(body))
+		var e struct {
+			Action   string `json:"event_action"`
+			DedupKey string `json:"dedup_key"`
+			Payload  struct{ Severity string }
+		}
+		if err := json.Unmarshal(body, &e); err == nil {
+			what += " " + strings.TrimSpace(e.Action+" "+e.Payload.Severity)
+			if strings.HasSuffix(e.DedupKey, "/page") {
+				what += " of the page"
+			}
+		}
+	case "/teams":
+		what += " " + firstText.FindString(string(body))
 	case "/api/v2/alerts":
 		if req.Header.Get("Authorization") != "Bearer s3cret" {
 			what += " without token"
@@ -57,8 +75,11 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		what += " " + regexp.MustCompile(`"alertname":"\w+"`).FindString(string(body))
 	}
 	r.mu.Lock()
-	r.requests = append(r.requests, what)
 	broken := r.broken == req.URL.Path
+	if broken {
+		what += " refused"
+	}
+	r.requests = append(r.requests, what)
 	r.mu.Unlock()
 	switch {
 	case broken:
@@ -70,7 +91,7 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Requests returns the requests received since the last call of Requests: method, path and alerts.
+// Requests returns the requests received since the last call of Requests: method, path and alerts, and whether it was refused.
 func (r *Receivers) Requests() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,6 +115,14 @@ func (r *Receivers) ConfigFile(t *testing.T) string {
 slack: {channel: "#oncall", token: xoxb-1, api_url: URL/slack/}
 webhook: {url: URL/hook?key=hidden, secret: `+HookSecret+`}
 pagerduty: {routing_key: hidden, url: URL/v2/enqueue}
+msteams: {webhook_url: "URL/teams?sig=hidden"}
+email:
+  to: oncall@example.com
+  from: llmtap@example.com
+  smarthost: `+r.Mail.Addr+`
+  auth_username: `+smtptest.User+`
+  auth_password: `+smtptest.Password+`
+  tls_config: {ca_file: `+r.Mail.CAFile+`}
 alertmanager:
   urls: [URL]
   token: s3cret

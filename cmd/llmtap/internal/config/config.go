@@ -16,7 +16,9 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/alerts/email"
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/msteams"
 	"github.com/llmtap/llmtap/alerts/pagerduty"
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
@@ -73,6 +75,8 @@ type Config struct {
 	Alertmanager alertmanager.Config `yaml:"alertmanager"`
 	Webhook      webhook.Config      `yaml:"webhook"`
 	PagerDuty    pagerduty.Config    `yaml:"pagerduty"`
+	MSTeams      msteams.Config      `yaml:"msteams"`
+	Email        email.Config        `yaml:"email"`
 	Prices       price.Table         `yaml:"prices"`
 }
 
@@ -163,6 +167,7 @@ func Default() Config {
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: engine.Default(),
 		UI:     UI{Listen: "127.0.0.1:8090"},
 		Slack:  slack.Default(),
+		Email:  email.Default(),
 		Prices: price.Default(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
@@ -195,7 +200,7 @@ func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, rol
 
 // NotifiesOthers reports whether receivers besides Alertmanager are configured, which llmtap's own silences mute.
 func (c *Config) NotifiesOthers() bool {
-	return c.Slack.Channel != "" || c.Webhook.URL != "" || c.PagerDuty != (pagerduty.Config{})
+	return c.Slack.Channel != "" || c.Webhook.URL != "" || c.PagerDuty != (pagerduty.Config{}) || c.MSTeams != (msteams.Config{}) || c.Email.To != ""
 }
 
 // Notifiers returns the sections that configure notifiers, by key: all fields that implement alerts.NotifierConfig.

@@ -80,21 +80,18 @@ func TestExample(t *testing.T) {
 		t.Errorf("values differ (- default, + example):\n%s", diff)
 	}
 	var listed, known []string
-	section, above := "", ""
+	var parents []string
+	above := ""
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimRight(line, "\n")
 		if m := keyLine.FindStringSubmatch(line); m != nil {
-			switch {
-			case m[1] == "" && m[3] == "":
-				section = m[2] + "."
-			case m[1] == "":
-				section = ""
-				fallthrough
-			default:
-				listed = append(listed, section+m[2])
-				if !commentLine.MatchString(above) {
-					t.Errorf("%s: no comment on the line above", section+m[2])
-				}
+			parents = append(parents[:min(len(m[1])/2, len(parents))], m[2])
+			key := strings.Join(parents, ".")
+			if m[3] != "" {
+				listed, parents = append(listed, key), parents[:len(parents)-1]
+			}
+			if (m[1] != "" || m[3] != "") && !commentLine.MatchString(above) {
+				t.Errorf("%s: no comment on the line above", key)
 			}
 		}
 		above = line

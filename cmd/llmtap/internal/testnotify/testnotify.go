@@ -22,7 +22,7 @@ func Run(ctx context.Context, w io.Writer, cfg *config.Config) error {
 	}
 	receivers = append(receivers, collector.Heartbeat(cfg)...)
 	if len(receivers) == 0 {
-		return command.BadInputf("no receivers are configured; set slack.channel, webhook.url, pagerduty.routing_key, alertmanager.urls or alerts.heartbeat_url")
+		return command.BadInputf("no receivers are configured; set slack.channel, webhook.url, pagerduty.routing_key, msteams.webhook_url, email.to, alertmanager.urls or alerts.heartbeat_url")
 	}
 	failed := 0
 	for _, r := range receivers {

@@ -1,4 +1,4 @@
-package slack
+package wording
 
 import (
 	"fmt"
@@ -18,23 +18,23 @@ const recent = 24 * time.Hour
 var noDeployment = []string{"rate_limit", "server_error", "no_response", "stream_error", "content_policy", "billing"}
 
 // failures returns the number of failures and calls of one version of ev as text.
-func failures(ev alerts.Evidence, v alerts.VersionCount) string {
+func (m *Markup) failures(ev alerts.Evidence, v alerts.VersionCount) string {
 	switch {
 	case v.Failed == 0:
-		return fmt.Sprintf("none in %s (%s)", code(v.Version), quantity.Plural(v.Calls, "call"))
+		return fmt.Sprintf("none in %s (%s)", m.code(v.Version), quantity.Plural(v.Calls, "call"))
 	case len(ev.Rules) > 0:
-		return fmt.Sprintf("%s: %s in %s", code(v.Version), quantity.Count(v.Failed), quantity.Plural(v.Calls, "call"))
+		return fmt.Sprintf("%s: %s in %s", m.code(v.Version), quantity.Count(v.Failed), quantity.Plural(v.Calls, "call"))
 	}
-	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), quantity.Count(v.Failed), quantity.Count(v.Calls))
+	return fmt.Sprintf("%s: %s of %s calls failed", m.code(v.Version), quantity.Count(v.Failed), quantity.Count(v.Calls))
 }
 
-// whoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window
+// WhoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window
 // that fail, then the versions that do not. If brief is true, dates are omitted, and only the first line matters.
-func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
+func (m *Markup) WhoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 	if ev.ProviderChanged() {
 		switch {
 		case ev.Rules[0] == signals.ModelChanged && ev.Example != nil:
-			return []string{plain(ev.Example.Summary, maxText)}
+			return []string{m.Plain(ev.Example.Summary, maxText)}
 		case brief:
 			return []string{"the provider's"}
 		case ev.Rules[0] == signals.ModelChanged:
@@ -46,10 +46,10 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 		if brief {
 			return []string{"unknown, the agent reports no version"}
 		}
-		return []string{"unknown: the agent reports no service version (set `service.version` in `OTEL_RESOURCE_ATTRIBUTES`)"}
+		return []string{"unknown: the agent reports no service version (set " + m.Mono("service.version") + " in " + m.Mono("OTEL_RESOURCE_ATTRIBUTES") + ")"}
 	}
 	var lines, firsts []string
-	for i, r := range regressions(ev, start) {
+	for i, r := range m.regressions(ev, start) {
 		if brief && i == 0 {
 			return []string{r.brief}
 		}
@@ -70,15 +70,15 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 		if len(lines) == limit {
 			break
 		}
-		s := failures(ev, v)
+		s := m.failures(ev, v)
 		if len(failing) == 1 && slices.ContainsFunc(clean, func(c alerts.VersionCount) bool { return alerts.EnoughCalls(c.Calls, v.Failed, v.Calls) }) {
 			s = "only in " + s
 		}
 		if !brief && !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
-			s += ", first call " + date(v.FirstSeen)
+			s += ", first call " + m.Date(v.FirstSeen)
 		}
 		if len(failing) > 1 && v.CallsSince > 0 && ev.LastFailed.Sub(v.LastFailed) >= time.Minute {
-			s += fmt.Sprintf(", none since %s in %s", clock(v.LastFailed), quantity.Plural(v.CallsSince, "call"))
+			s += fmt.Sprintf(", none since %s in %s", m.Clock(v.LastFailed), quantity.Plural(v.CallsSince, "call"))
 		}
 		lines = append(lines, s)
 	}
@@ -86,9 +86,9 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 		if len(lines) == limit {
 			break
 		}
-		s := failures(ev, v)
+		s := m.failures(ev, v)
 		if v.FirstSeen.After(start) {
-			s += ", first call " + date(v.FirstSeen)
+			s += ", first call " + m.Date(v.FirstSeen)
 		}
 		lines = append(lines, s)
 	}
@@ -98,11 +98,19 @@ func whoseChange(ev alerts.Evidence, start time.Time, brief bool) []string {
 	return lines
 }
 
+// FirstVersion returns the first version with a failure of ev, according to the ledger; "" if it is unknown.
+func (m *Markup) FirstVersion(ev alerts.Evidence, start time.Time) string {
+	if list := m.regressions(ev, start); len(list) > 0 {
+		return OneLine(list[0].version, maxName)
+	}
+	return ""
+}
+
 // A regression is the ledger's entry for a share: the first version with the failure, and the lines that report it.
 type regression struct{ version, line, brief string }
 
 // regressions returns the distinct ledger entries of the shares.
-func regressions(ev alerts.Evidence, start time.Time) []regression {
+func (m *Markup) regressions(ev alerts.Evidence, start time.Time) []regression {
 	var out []regression
 	seen := map[[2]string]bool{}
 	for i, s := range ev.Shares {
@@ -113,26 +121,26 @@ func regressions(ev alerts.Evidence, start time.Time) []regression {
 		seen[k] = true
 		var prefix []string
 		if i > 0 {
-			prefix = append(prefix, code(s.ID()))
+			prefix = append(prefix, m.code(s.ID()))
 		}
 		if start.Sub(s.FirstAt) > recent {
 			prefix = append(prefix, "not new")
 		}
-		line := fmt.Sprintf("first seen in %s (%s), ", code(s.FirstVersion), date(s.FirstAt))
+		line := fmt.Sprintf("first seen in %s (%s), ", m.code(s.FirstVersion), m.Date(s.FirstAt))
 		if len(prefix) > 0 {
 			line = strings.Join(prefix, ", ") + ": " + line
 		}
-		short := "in " + code(s.FirstVersion)
+		short := "in " + m.code(s.FirstVersion)
 		if s.LastClean != "" {
-			short = "since " + code(s.FirstVersion)
+			short = "since " + m.code(s.FirstVersion)
 		}
 		if start.Sub(s.FirstAt) > recent {
 			short = "not new, " + short
 		}
 		switch {
 		case s.LastClean != "":
-			short += ", last clean " + code(s.LastClean)
-			line += "last clean version " + code(s.LastClean)
+			short += ", last clean " + m.code(s.LastClean)
+			line += "last clean version " + m.code(s.LastClean)
 		case s.Earlier || len(ev.Versions) > 1:
 			short += ", no clean version known"
 			line += "no clean version known"

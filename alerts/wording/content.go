@@ -1,4 +1,4 @@
-package slack
+package wording
 
 import (
 	"slices"
@@ -8,15 +8,15 @@ import (
 	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
-// quoting lists the signals whose evidence is the text of an error.
-var quoting = []string{
+// Quoting lists the signals whose evidence is the text of an error.
+var Quoting = []string{
 	signals.ErrorRuleMismatch, signals.NoResponse, signals.StreamCut, signals.StreamErrorIn200, signals.Unexplained400,
 }
 
-// permitted returns g without texts that may quote messages, unless the configuration asks for them and the service publishes
+// Permitted returns g without texts that may quote messages, unless the configuration asks for them and the service publishes
 // whole bodies. An error can repeat any part of a request in any form, so its whole text is left out; the cause and the rule say
 // what it was about.
-func permitted(g alerts.Group, content bool) alerts.Group {
+func Permitted(g alerts.Group, content bool) alerts.Group {
 	g.Alerts = slices.Clone(g.Alerts)
 	for i := range g.Alerts {
 		ev := &g.Alerts[i].Evidence
@@ -35,13 +35,8 @@ func withoutText(x *analyzer.Example, content bool) *analyzer.Example {
 	}
 	y := *x
 	y.ErrorText = ""
-	if slices.Contains(quoting, y.Rule) {
+	if slices.Contains(Quoting, y.Rule) {
 		y.Evidence = ""
 	}
 	return &y
-}
-
-// shown returns g as people may see it.
-func (n *Notifier) shown(g alerts.Group) alerts.Group {
-	return permitted(g, n.content)
 }
