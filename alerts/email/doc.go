@@ -18,6 +18,6 @@
 //
 // # Why not a library
 //
-// github.com/wneessen/go-mail v0.8.1 was measured (2026-11): 9 packages of its own and 1.2 MB of binary, with NTLM, S/MIME and DKIM. net/smtp
+// github.com/wneessen/go-mail v0.8.1 was measured (2026-11): 9 packages and 1.2 MB of binary, with NTLM, S/MIME and DKIM. net/smtp
 // of the standard library has the protocol; what remains are the method LOGIN and the headers.
 package email

@@ -6,7 +6,7 @@
 -- param after = : next of a row, to continue with the row after it
 -- bound prices: price table of the configuration, as JSON
 -- A cost is NULL if the price of the model or the usage of the call is unknown.
--- The inner statement reads only what it takes to choose the calls, and prices only for an order or a filter by cost.
+-- The inner statement reads only what it takes to choose the calls.
 WITH
     {price c.},
     if(known = 0 OR input_tokens IS NULL, NULL, {dollars}) AS dollars,
@@ -43,10 +43,11 @@ FROM
         AND (toStartOfHour(started_at), service, exchange_id) IN
         (
             WITH
-                if(known = 0 OR c.input_tokens IS NULL, NULL, {dollars}) AS dollars,
+                {model prices},
+                if(known = 0 OR c.input_tokens IS NULL, NULL, {model dollars}) AS dollars,
                 {call key} AS key
             SELECT toStartOfHour(started_at), service, exchange_id
-            FROM {priced calls IN ORDER}
+            FROM {chosen calls}
             WHERE {later key, exchange_id}
                 AND if({cost:Float64} <= 0, true, dollars >= {cost:Float64})
             ORDER BY key DESC, exchange_id DESC

@@ -21,9 +21,9 @@ WITH
                 {measures},
                 {group key} AS key
             SELECT what AS group
-            FROM {priced calls IN ORDER}
+            FROM {chosen calls}
             WHERE what != ''
-                AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
+                AND if({cost:Float64} <= 0, true, NOT no_price AND {model dollars} >= {cost:Float64})
             GROUP BY group
             HAVING {later key, group}
             ORDER BY key DESC, group DESC
@@ -40,10 +40,10 @@ SELECT
     max(started_at) AS last_call,
     {group key} AS key,
     {next key, group} AS next
-FROM {priced calls OF GROUPS}
+FROM {chosen calls OF GROUPS}
 WHERE what != ''
     AND if({by:String} IN ('service', 'stage', 'version', 'environment', 'provider', 'model', 'status', 'cause', 'all'), true, what IN (SELECT arrayJoin(groups)))
-    AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
+    AND if({cost:Float64} <= 0, true, NOT no_price AND {model dollars} >= {cost:Float64})
 GROUP BY group
 HAVING {later key, group}
 ORDER BY key DESC, group DESC

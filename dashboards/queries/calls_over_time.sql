@@ -14,9 +14,9 @@ SELECT
     what AS group,
     toDateTime(intDiv(toUnixTimestamp(started_at), step_seconds) * step_seconds, 'UTC') AS time,
     {measures}
-FROM {priced calls}
+FROM {chosen calls}
 WHERE what != ''
-    AND if({cost:Float64} <= 0, true, NOT no_price AND {dollars} >= {cost:Float64})
+    AND if({cost:Float64} <= 0, true, NOT no_price AND {model dollars} >= {cost:Float64})
     AND if({groups:String} = '', true, has(JSONExtract({groups:String}, 'Array(String)'), what))
 GROUP BY group, time
 ORDER BY group, time

@@ -45,7 +45,7 @@ var tables = map[string]map[string]string{
 	// Exchanges with the filters of lists of calls, too. Queries about causes have parameters of these names, with a meaning of their
 	// own, so that these are not filters of exchanges. The others are added below.
 	"calls": {
-		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "duration", "tokens": "(ifNull(input_tokens, 0) + ifNull(output_tokens, 0))",
+		"failed": "failed", "cause": "cause", "tool": "tools", "seconds": "nullIf(duration, 0)", "tokens": "coalesce(input_tokens + output_tokens, input_tokens, output_tokens)",
 		"conversation": "conversation_id", "run": "run_id", "text": "answer",
 	},
 	// The version of a finding is that of the exchange that showed it first; a later version may have sent it again.
@@ -252,6 +252,7 @@ func isFailed(column, value string, _ func(string) string) (string, error) {
 	return "", fmt.Errorf("%q is neither yes nor no", value)
 }
 
+// inRange does not match a call whose value is unknown: its column is NULL.
 func inRange(column, value string, _ func(string) string) (string, error) {
 	text, below := strings.CutPrefix(value, "<")
 	n, err := strconv.ParseFloat(text, 64)
@@ -268,10 +269,12 @@ func inRange(column, value string, _ func(string) string) (string, error) {
 var asciiWord = regexp.MustCompile(`[0-9a-z]+`)
 
 // hasText looks up the longest word in the index of messages, as the query messages_with does. A text that is not ASCII is searched in
-// every message. Messages are stored with the time of the stream, and calls with that of the agent, so an hour is added.
+// every message. Messages are stored with the time of the stream, and calls with that of the agent, whose clock may be fast: messages are read
+// from when the first of the calls was sent by the stream's clock.
 func hasText(column, value string, bind func(string) string) (string, error) {
 	text := strings.ToLower(value)
-	const stored = "seen_at >= {since:DateTime64(9, 'UTC')} - INTERVAL 1 HOUR"
+	const stored = `seen_at >= (SELECT least({since:DateTime64(9, 'UTC')}, minOrNull(stored_at - toIntervalMillisecond(toInt64(1000 * duration)))) - INTERVAL 5 MINUTE
+		FROM exchanges WHERE started_at >= {since:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')})`
 	indexed := ""
 	words := asciiWord.FindAllString(text, -1)
 	if len(words) > 0 && strings.IndexFunc(text, func(r rune) bool { return r > '~' }) < 0 {

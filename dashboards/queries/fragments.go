@@ -6,12 +6,11 @@ import "regexp"
 // part of an earlier one.
 //
 //	{call key}        what the parameter sort says of a call, of rows with {tokens} and dollars
-//	{calls by group}  group of a call in the parameter by, of the rows {priced calls} as c
+//	{calls by group}  group of a call in the parameter by, of the rows {chosen calls} as c, and the prices of models
 //	{first failures}  statement: the first version of each cause, and the last clean one
 //	{measures}        measures of the calls of a group
-//	{priced calls}    the calls of the filters with their tokens and their prices; {priced calls IN ORDER} without prices unless these decide the order or are
-//	                  a filter; {priced calls OF GROUPS} reads only the calls of the array groups if these are conversations or
-//	                  runs, which have few
+//	{chosen calls}    the calls of the filters with their tokens; {chosen calls OF GROUPS} reads only the calls of the array groups if these are
+//	                  conversations or runs, which have few
 //	{step}            step_seconds of the parameter step
 //	{latency 0.95}    seconds that 95% of the successful calls do not exceed, of calls that count; NULL without any. It is exact up
 //	                  to 8,192 calls, the size of ClickHouse's sample.
@@ -30,8 +29,10 @@ import "regexp"
 //	{price}           known and price of a model, from the parameter prices; {price x.} of that of x
 //	{prices}          the parameter prices as an array, whose rows are as price.Table.Bound writes them
 //	{dollars}         cost at that price of the tokens input, cached, written, hour and output; {dollars x.} of those of x
-//	{model prices}    subquery with known and price of each model of the time range, for a join; without FINAL, because the model of a
-//	                  replaced row only adds a row that nothing joins. The models are a scalar, which ClickHouse reads once for a statement
+//	{model prices}    models, with the key, known and the prices of each model of the time range, and known of the model of c; without FINAL, because
+//	                  the model of a replaced row only adds one that no call has. ClickHouse reads what is used
+//	{model dollars}   {dollars} by {model prices}. Of a day of calls this takes half as long as a join, or as a tuple with all prices
+//	{per token n}     the price that is column n of models
 //	{tokens}          the tokens of a call for {dollars}
 //	{later key, id}   whether a row with this key and id comes after the one of the parameter after, in descending order
 //	{next key, id}    value of the parameter after for the rows that follow this one
@@ -41,7 +42,8 @@ var fragments = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
-	{regexp.MustCompile(`\{calls by group\}`), `known = 0 OR c.input_tokens IS NULL AS no_price,
+	{regexp.MustCompile(`\{calls by group\}`), `{model prices},
+    known = 0 OR c.input_tokens IS NULL AS no_price,
     if({by:String} = 'tool', arrayJoin(arrayMap(t -> toString(t), tools)),
         if({by:String} = 'attr', arrayJoin(arrayMap((k, v) -> concat(k, '=', v), mapKeys(attributes), mapValues(attributes))),
         if({by:String} = 'all', 'all calls',
@@ -141,13 +143,13 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     sum(cached) AS cached_tokens,
     sum(output) AS output_tokens,
     sum(c.tool_calls) AS tool_calls,
-    round(sumIf({dollars}, NOT no_price), 6) AS cost,
+    round(sumIf({model dollars}, NOT no_price), 6) AS cost,
     countIf({counted} AND no_price) AS unpriced,
     {latency 0.5} AS p50,
     {latency 0.95} AS p95,
     round(quantileOrNullIf(0.95)(first_byte, NOT failed AND stream AND first_byte > 0 AND {counted}), 3) AS first_token,
     round(nullIf(sum(duration), 0), 3) AS seconds`},
-	{regexp.MustCompile(`\{priced calls OF GROUPS\}`), `(
+	{regexp.MustCompile(`\{chosen calls OF GROUPS\}`), `(
     SELECT
         *,
         {tokens}
@@ -160,18 +162,14 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
             WHERE {filter exchanges ONLY time}
                 AND if({by:String} = 'run', run_id, conversation_id) IN (SELECT arrayJoin(groups))
         ), true)
-) AS c
-{join prices}`},
-	{regexp.MustCompile(`\{priced calls( IN ORDER)?\}`), `(
+) AS c`},
+	{regexp.MustCompile(`\{chosen calls\}`), `(
     SELECT
         *,
         {tokens}
     FROM exchanges_final
     WHERE {filter calls}
-) AS c
-{join prices$1}`},
-	{regexp.MustCompile(`\{join prices IN ORDER\}`), `if({sort:String} = 'cost', {join prices}, if({cost:Float64} <= 0, , {join prices}))`},
-	{regexp.MustCompile(`\{join prices\}`), `LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model`},
+) AS c`},
 	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
     arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,
     greatest(1, if({step:String} = 'auto', auto_step, toUInt32(parseTimeDelta(replaceOne({step:String}, 'auto', '1s'))))) AS step_seconds`},
@@ -206,20 +204,25 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
 	{regexp.MustCompile(`\{cache_element\}`), `if(cache_break = 'tools_reordered', 'tools', replaceRegexpOne(cache_element, '^messages\\[[0-9]+\\]', 'messages'))`},
 	{regexp.MustCompile(`\{cache_detail\}`), `if(cache_break = 'tools_reordered', '', cache_detail)`},
 	{regexp.MustCompile(`\{model prices\}`), `(
-        WITH {price}
-        SELECT provider, model, known, price
+        SELECT groupArray((concat(provider, '\n', model), known, price.3, price.4, price.5, price.6, price.7))
         FROM
         (
-            SELECT toString(arrayJoin(used.2)) AS provider, toString(used.1) AS model
+            WITH {price}
+            SELECT provider, model, known, price
             FROM
             (
-                SELECT arrayJoin((SELECT groupArray((model, providers)) FROM
+                SELECT toString(arrayJoin(providers)) AS provider, toString(model) AS model
+                FROM
                 (
                     SELECT model, groupUniqArray(provider) AS providers FROM exchanges WHERE {filter exchanges ONLY time} GROUP BY model
-                ))) AS used
+                )
             )
         )
-    )`},
+    ) AS models,
+    transform(concat(c.provider, '\n', c.model), models.1, models.2, 0) AS known`},
+	{regexp.MustCompile(`\{model dollars\}`), `((input - cached - written) * {per token 3} + cached * {per token 4} + (written - hour) * {per token 6} + hour * {per token 7}
+        + output * {per token 5}) / 1e6`},
+	{regexp.MustCompile(`\{per token (\d)\}`), `transform(concat(c.provider, '\n', c.model), models.1, models.$1, 0.)`},
 	{regexp.MustCompile(`\{tokens\}`), `ifNull(input_tokens, 0) AS input,
         ifNull(output_tokens, 0) AS output,
         ifNull(cached_tokens, 0) AS cached,

@@ -123,8 +123,9 @@ func (s incidentPage) failedWith(ctx context.Context, w http.ResponseWriter, r *
 // ofCause serves the page about the calls of a stage that failed with a cause, or leads to the problem.
 func (s incidentPage) ofCause(w http.ResponseWriter, r *http.Request) {
 	p := s.page(r, "Incident", "")
-	if id := s.problemOfCause(r.Context(), p.View); id != "" {
-		http.Redirect(w, r, p.With("/problem/"+id, "service", "", "stage", "", "environment", ""), http.StatusSeeOther)
+	ctx := r.Context()
+	if id := await(s.site, w, r, p, func() string { return s.problemOfCause(ctx, p.View) }); id != "" {
+		s.redirect(w, r, p, p.With("/problem/"+id, "service", "", "stage", "", "environment", ""))
 		return
 	}
 	p.Title = subject(p.Get("service"), p.Get("stage"))

@@ -3,12 +3,16 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"time"
 )
 
 // ErrUnavailable is wrapped by errors of sources that do not answer now, for example because ClickHouse is down.
 var ErrUnavailable = errors.New("not available")
+
+// ErrTooMuch is wrapped by errors of statements that need more memory than there is.
+var ErrTooMuch = fmt.Errorf("%w: this needs more memory than there is", ErrUnavailable)
 
 // ErrNoStore is wrapped by errors of a collector that has no ClickHouse. Their texts say how to add it.
 var ErrNoStore = errors.New("there is none on this machine")

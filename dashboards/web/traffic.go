@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -234,7 +235,8 @@ func (s trafficPage) list(ctx context.Context, l *trafficList) (*trafficList, er
 }
 
 // rows returns one row more than the list shows, if there is one. Lists of the newest calls mostly end within an hour; ClickHouse reads
-// the hours that are asked for, and not those before.
+// the hours that are asked for, and not those before. If the whole time range is too much, rows returns what is known of its end, and
+// sets the note that says so.
 func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
 	values, end, window := l.values(trafficRows+1), l.View.To, time.Hour
 	if l.by != "" || l.sort() != "time" {
@@ -243,7 +245,9 @@ func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
 		n, _ := strconv.ParseInt(nanos, 10, 64) // 0 if it is invalid: then no row comes after it
 		end = time.Unix(0, n)
 	}
-	for ; ; window *= 8 {
+	var found *Table // since foundSince
+	var foundSince time.Time
+	for tooMuch := false; ; window *= 8 {
 		since := end.Add(-window)
 		whole := !since.After(l.View.From)
 		if whole {
@@ -251,10 +255,26 @@ func (s trafficPage) rows(ctx context.Context, l *trafficList) (*Table, error) {
 		}
 		values["since"] = []string{since.UTC().Format(time.RFC3339Nano)}
 		t, err := s.run(ctx, l.Query.Only(l.read()...), values, l.View.Now.In(l.View.Zone))
-		if err != nil || whole || len(t.Rows) > trafficRows {
+		switch {
+		case found != nil && (errors.Is(err, ErrTooMuch) || errors.Is(err, context.DeadlineExceeded)):
+			l.Note = l.partly(foundSince)
+			return found, nil
+		case errors.Is(err, ErrTooMuch) && window > time.Minute:
+			tooMuch, window = true, window/64 // then an eighth of what was too much
+			continue
+		case err == nil && tooMuch:
+			l.Note = l.partly(since)
+			return t, nil
+		case err != nil || whole || len(t.Rows) > trafficRows:
 			return t, err
 		}
+		found, foundSince = t, since
 	}
+}
+
+// partly says that a list has only what is known since a time.
+func (l *trafficList) partly(since time.Time) string {
+	return "Only since " + l.View.At(since).Absolute() + ": the whole time range needs more memory or time than a page has. There may be more; add a filter, or choose a shorter time range."
 }
 
 // next returns the value of the last column in the last row, after which the next page begins.

@@ -71,6 +71,26 @@ func TestNewest(t *testing.T) {
 	f("/traffic/calls?from=24h&after="+fmt.Sprint(testNow.Add(-5*time.Hour).UnixNano())+"+e1", trafficRows+1, "23 03:30")
 }
 
+// If the whole time range is too much for ClickHouse, a list has what is known of its end, and says so.
+func TestTooMuch(t *testing.T) {
+	f := func(path string, most time.Duration, rows int, wants ...string) {
+		t.Helper()
+		source := func(_ context.Context, sql string, params map[string]string) (*Table, error) {
+			if from := must.Get(time.Parse("2006-01-02 15:04:05.999999999", params["since"]))(t); testNow.Sub(from) > most {
+				return nil, fmt.Errorf("run query: %w", ErrTooMuch)
+			}
+			return callRows(rows), nil
+		}
+		_, body := get(handler(t, Options{ClickHouse: source}), path)
+		wantAll(t, body, wants...)
+		harmless(t, body)
+	}
+	f("/traffic/calls?from=24h&text=x", 9*time.Hour, 1, "Only since 01:30", "add a filter", `href="/exchange/e0"`)
+	f("/traffic/calls?from=24h&text=x", time.Minute*8, 1, "Only since 09:22:30", `href="/exchange/e0"`)
+	f("/traffic/calls?from=24h&text=x&sort=cost", time.Hour, trafficRows+1, "Only since 09:07:30", "Next page")
+	f("/traffic/calls?from=24h&text=x", 0, 1, "needs more memory than there is")
+}
+
 // A file has all rows, with one head, from as many statements as are needed.
 func TestExport(t *testing.T) {
 	var after []string
@@ -199,4 +219,20 @@ func TestFirstCall(t *testing.T) {
 	f(newest, nil, 0, "Why calls fail", "Waiting for")
 	f(&Table{}, nil, 1, "Why calls fail", "Waiting for")
 	f(nil, ErrUnavailable, 3, "ClickHouse does not answer", "Waiting for")
+
+	// A source that did not answer once, at the start or because the request was cancelled, says nothing about the next request.
+	failed := ErrUnavailable
+	o := Options{
+		ClickHouse: func(context.Context, string, map[string]string) (*Table, error) { return &Table{}, failed },
+		Tallies: func(context.Context, string, time.Time, time.Time, time.Duration) ([]Series, error) {
+			return nil, failed
+		},
+		Ways: func() []Way { return nil },
+	}
+	h := handler(t, o)
+	for _, want := range []string{"Why calls fail", "Waiting for the first call"} {
+		_, body := get(h, "/")
+		wantAll(t, body, want)
+		failed = nil
+	}
 }

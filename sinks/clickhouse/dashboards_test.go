@@ -302,6 +302,41 @@ func TestQueryFilterMatches(t *testing.T) {
 	must.Equal(t, pick(res, "calls="), "calls=1\ncalls=1\ncalls=1", "tool calls of a tenant")
 }
 
+// A call whose duration or tokens are unknown is neither above nor below a number. The clock of an agent may be fast.
+func TestCallFilters(t *testing.T) {
+	s := open(t)
+	b := sinktest.Rows(0, 3)
+	now := time.Now().Truncate(time.Second)
+	for i := range b.Exchanges {
+		e := &b.Exchanges[i]
+		e.StartedAt, e.StoredAt, b.Contents[i].SeenAt, b.History[i].SeenAt = now.Add(-time.Minute), now, now, now
+	}
+	b.Exchanges[0].InputTokens, b.Exchanges[0].OutputTokens = 0, 0
+	b.Exchanges[1].Duration = 0
+	b.Exchanges[1].StartedAt = now.Add(50 * time.Minute)
+	must.Do(t, s.Write(t.Context(), b))
+	f := func(want int, filter, value string, more ...string) {
+		t.Helper()
+		given := map[string]string{filter: value}
+		for i := 0; i < len(more); i += 2 {
+			given[more[i]] = more[i+1]
+		}
+		must.Equal(t, rowsOf(t, s, "calls", given), want, "--%s %q %v: calls", filter, value, more)
+	}
+	f(2, "seconds", "<10")
+	f(2, "seconds", "0.1")
+	f(2, "tokens", "<10000") // the first call failed
+	f(2, "tokens", "10")
+	f(1, "text", "PORT", "since", now.Add(40*time.Minute).UTC().Format(time.RFC3339))
+	f(3, "text", "port")
+}
+
+// A statement that needs too much memory says so.
+func TestOutOfMemory(t *testing.T) {
+	_, err := open(t).Query(t.Context(), "SELECT length(groupArray(number)) FROM numbers(10000000) SETTINGS max_memory_usage = 1000000", nil)
+	must.Equal(t, clickhouse.OutOfMemory(err), true, "%v", err)
+}
+
 // pick formats res as column=value, with the columns of the first line of want.
 func pick(res *clickhouse.Result, want string) string {
 	first, _, _ := strings.Cut(want, "\n")

@@ -100,6 +100,9 @@ func faultOf(err error) fault {
 // Unreachable reports whether err was caused by the server or the network, not by the statement or the rows.
 func Unreachable(err error) bool { return faultOf(err) == faultServer }
 
+// OutOfMemory reports whether err means that a statement needs more memory than it may have, or than there is.
+func OutOfMemory(err error) bool { return code(err) == proto.ErrMemoryLimitExceeded }
+
 // code returns the error code of the server in err, or 0.
 func code(err error) proto.Error {
 	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {

@@ -24,6 +24,7 @@ WITH
 SELECT *
 FROM
 (
+    WITH {model prices}
     SELECT
         'call' AS kind,
         toString(stage) AS name,
@@ -36,7 +37,7 @@ FROM
         toInt64(messages) AS messages,
         c.input_tokens AS input_tokens,
         c.output_tokens AS output_tokens,
-        if(known = 0 OR c.input_tokens IS NULL, NULL, {dollars}) AS cost,
+        if(known = 0 OR c.input_tokens IS NULL, NULL, {model dollars}) AS cost,
         toInt64(retry) AS retry,
         exchange_id AS exchange,
         conversation_id AS conversation,
@@ -45,7 +46,6 @@ FROM
         parent_span_id AS span,
         trace_id AS trace
     FROM calls AS c
-    LEFT JOIN {model prices} AS p ON p.provider = c.provider AND p.model = c.model
     UNION ALL
     SELECT
         'tool',

@@ -56,9 +56,10 @@ async function refresh() {
 		sections.querySelectorAll("details[open]").forEach((d) => unfolded.add(place(d)));
 		const known = new Set([...sections.querySelectorAll("tbody tr a")].map((a) => a.href));
 		const at = document.activeElement, focused = sections.contains(at) ? place(at) : "", seen = focused && visible(at);
+		const top = scrollY === 0;
 		sections.innerHTML = html; // from this server, which escapes all content
 		ownViews();
-		layOut(Infinity); // at once: what is in sight must not move
+		layOut(top ? 40 : Infinity); // at once: what is in sight must not move
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
 		if (document.body.hasAttribute("data-tail")) {
 			sections.querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("new", !known.has(row.querySelector("a")?.href)));
@@ -82,10 +83,10 @@ async function refresh() {
 	}
 }
 
-// layOut has the browser lay out a number of the rows of a timeline that are not in sight, and then the others in idle time, so that
-// searches, pictures of the whole page and the scroll bar know all of them.
+// layOut has the browser lay out a number of the rows of a timeline, or of the messages of a request, that are not in sight, and then the
+// others in idle time, so that searches, pictures of the whole page and the scroll bar know all of them.
 function layOut(most) {
-	const rows = [...document.querySelectorAll(".timeline tbody tr:nth-child(n+60):not(.laid)")];
+	const rows = [...document.querySelectorAll(":is(.timeline tbody tr:nth-child(n+60), .message:nth-child(n+20)):not(.laid)")];
 	rows.slice(0, most).forEach((row) => row.classList.add("laid"));
 	if (rows.length > most) {
 		(window.requestIdleCallback || setTimeout)(() => layOut(most));

@@ -45,7 +45,9 @@ func (open Source) Explore(ctx context.Context, sql string, params map[string]st
 
 func tableOf(res *clickhouse.Result, err error) (*web.Table, error) {
 	if err != nil {
-		if clickhouse.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
+		if clickhouse.OutOfMemory(err) {
+			err = fmt.Errorf("%w: %w", web.ErrTooMuch, err)
+		} else if clickhouse.Unreachable(err) && !errors.Is(err, context.DeadlineExceeded) {
 			err = unavailable(err)
 		}
 		return nil, err
