@@ -122,6 +122,8 @@ const (
 	ActionIgnore  = "ignore"
 	ActionReopen  = "reopen"
 	ActionAccept  = "accept" // what is unusual is the new normal
+	// ActionAcknowledge is an Ack of the open incident of the problem.
+	ActionAcknowledge = "acknowledge"
 )
 
 // maxAssignee, maxVersion and maxNote bound a ProblemDecision, in bytes.
@@ -145,8 +147,8 @@ func (d *ProblemDecision) Validate() error {
 	invalid := func(format string, args ...any) error {
 		return &InvalidError{What: "decision", Err: fmt.Errorf(format, args...)}
 	}
-	if !slices.Contains([]string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept}, d.Action) {
-		return invalid("unknown action %.50q: it must be %s, %s, %s, %s or %s", d.Action, ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept)
+	if all := []string{ActionAssign, ActionResolve, ActionIgnore, ActionReopen, ActionAccept, ActionAcknowledge}; !slices.Contains(all, d.Action) {
+		return invalid("unknown action %.50q: it must be one of %s", d.Action, strings.Join(all, ", "))
 	}
 	for _, x := range []struct {
 		name, action, value string

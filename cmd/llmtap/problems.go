@@ -19,7 +19,7 @@ when, in which versions. Without a command, the problems are listed.
 ID may be abbreviated to its first characters, at least 4. Problems are stored in
 NATS, so all of this works while ClickHouse is down.`,
 	Default:  "list",
-	Commands: []*command.Command{problemsListCommand, problemsShowCommand, problemsAssignCommand, problemsResolveCommand, problemsIgnoreCommand, problemsReopenCommand, problemsAcceptCommand},
+	Commands: []*command.Command{problemsListCommand, problemsShowCommand, problemsAcknowledgeCommand, problemsAssignCommand, problemsResolveCommand, problemsIgnoreCommand, problemsReopenCommand, problemsAcceptCommand},
 }
 
 // problemsFlags adds the flags that the commands share. The function returns the client after Parse.

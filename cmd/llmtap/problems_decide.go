@@ -100,6 +100,19 @@ var problemsReopenCommand = &command.Command{
 	},
 }
 
+var problemsAcknowledgeCommand = &command.Command{
+	Name:     "problems acknowledge",
+	Args:     "ID",
+	Short:    "Say that somebody handles the open incident",
+	Long:     "There are no reminders until a new incident.",
+	Examples: "  llmtap problems acknowledge 6f1c2d0e",
+	Run: func(ctx context.Context, c *command.Call) error {
+		return decide(ctx, c, func() (alerts.ProblemDecision, error) {
+			return alerts.ProblemDecision{Action: alerts.ActionAcknowledge}, nil
+		})
+	},
+}
+
 var problemsAcceptCommand = &command.Command{
 	Name:  "problems accept",
 	Args:  "ID",

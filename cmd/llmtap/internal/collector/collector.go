@@ -100,7 +100,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	}
 	c.tallies = promapi.NewHandler(promapi.Options{Engines: c.engines, Interval: cfg.Alerts.EvaluationInterval, Version: o.Version, Logger: o.Logger})
 	c.agents = mcpserver.NewHandler(mcpserver.Options{
-		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
+		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Rules: cfg.Alerts, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
 	})
 	c.machines = access.NewMachines(accessStore{c.conn.Load}, time.Now)
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}

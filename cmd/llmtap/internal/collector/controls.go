@@ -38,7 +38,6 @@ const (
 
 // Actions of people on alerts, as stored.
 const (
-	actionAcknowledge   = "acknowledge"
 	actionUnacknowledge = "unacknowledge"
 	actionSilence       = "silence"
 	actionChangeSilence = "change_silence"
@@ -162,7 +161,7 @@ func (c *controls) Acknowledge(ctx context.Context, a alerts.Ack, via string) er
 		return fmt.Errorf("store the acknowledgement: %w", err)
 	}
 	if changed {
-		c.record(ctx, sinks.AlertAction{Action: actionAcknowledge, Group: a.Group, Incident: a.Incident}, alerts.Actor{ID: a.By, Name: a.ByName, Via: via})
+		c.record(ctx, sinks.AlertAction{Action: alerts.ActionAcknowledge, Group: a.Group, Incident: a.Incident}, alerts.Actor{ID: a.By, Name: a.ByName, Via: via})
 	}
 	return nil
 }

@@ -201,6 +201,9 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 	if !ok {
 		return before, alerts.ErrNoProblem
 	}
+	if d.Action == alerts.ActionAcknowledge {
+		return p.acknowledge(ctx, before, by, who)
+	}
 	if d.Action == alerts.ActionAccept {
 		if err := p.accept(ctx, &before, now); err != nil {
 			return before, err
@@ -241,6 +244,18 @@ func (p *problems) Decide(ctx context.Context, id string, d alerts.ProblemDecisi
 	defer p.mu.Unlock()
 	p.list[id] = v // so that the next request of this process sees it
 	return v, nil
+}
+
+// acknowledge acknowledges the open incident of v.
+func (p *problems) acknowledge(ctx context.Context, v alerts.Problem, by alerts.Actor, who alerts.Decision) (alerts.Problem, error) {
+	if !v.Firing {
+		return v, &alerts.InvalidError{What: "decision", Err: errors.New("no alert of the problem fires: only an open incident can be acknowledged")}
+	}
+	err := p.controls.Acknowledge(ctx, alerts.Ack{Group: v.Key, Incident: v.Incident, By: by.ID, ByName: by.Name, At: who.At}, by.Via)
+	if err == nil && v.Acknowledged == nil {
+		v.Acknowledged = &who // the engine stores it at its next evaluation
+	}
+	return v, err
 }
 
 // accept stores that what is unusual of v is the new normal, for the engines of all processes.

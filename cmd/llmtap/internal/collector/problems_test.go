@@ -90,6 +90,23 @@ func TestIgnoredWithSilence(t *testing.T) {
 	}
 }
 
+// An open incident can be acknowledged, as the incident of its alerts.
+func TestAcknowledgedProblem(t *testing.T) {
+	url := collectortest.StartNATS(t, "")
+	p := openProblems(t, url)
+	v := newProblem(t, p)
+	d, by := alerts.ProblemDecision{Action: alerts.ActionAcknowledge}, alerts.Actor{ID: "anna", Via: "mcp"}
+	got := must.Get(p.Decide(t.Context(), v.ID(), d, by))(t)
+	must.Equal(t, got.State(time.Now()), alerts.ProblemAcknowledged, "state")
+	within(t, "acknowledged", func() bool {
+		acks := p.controls.decisions.Acks()
+		return len(acks) == 1 && acks[0].By == "anna" && acks[0].Group == v.Key && acks[0].Incident.Equal(v.Incident)
+	})
+	v.Firing = false
+	must.Do(t, p.kv.Put(t.Context(), problemKey+v.ID(), must.Get(json.Marshal(v))(t)))
+	must.Contain(t, must.Err(p.Decide(t.Context(), v.ID(), d, by)).Error(), "only an open incident")
+}
+
 // Whoever says that something is the new normal, the engines of all processes are told, and it is in the history.
 func TestNewNormal(t *testing.T) {
 	url := collectortest.StartNATS(t, "")

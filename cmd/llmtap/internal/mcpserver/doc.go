@@ -4,12 +4,15 @@ Package mcpserver answers the questions of coding agents over the Model Context 
 	coding agent ── llmtap mcp: stdin, stdout ────────────────────┐
 	             ── POST /mcp ──> guard of the listener ─> Handler ┴─> tool ─> show, query, problems, lint, explain, ruledoc ─> answer
 
-The tools change nothing. They follow the course of an investigation: each answer names the arguments of the next call.
+Without Options.Act, the tools change nothing. They follow the course of an investigation: each answer names the arguments of the next call.
 
-	whats_wrong ─> incident ─> show            query, sql            lint, explain, rules
+	whats_wrong ─> incident ─> show            query, sql, backtest  lint, explain, rules
 	stages, causes  versions,   messages,      anything else         need no stored data
 	     problems ↗ proof, fix  faults marked
 	     what people decided
+
+With it, acknowledge, assign, resolve, silence and reopen decide about a problem in the name of the user, as the page of the problem
+does. They are asked for apart, because a text from the traffic could talk a model into using them.
 
 An answer is at most 8,000 bytes of text, because it fills the context of a model; it ends with how to get the rest. Calls are
 limited in number and time.

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -31,7 +34,10 @@ type Options struct {
 	// Problems returns the problems of the installation for one call.
 	Problems func(ctx context.Context) (problems.API, error)
 	Prices   price.Table
-	Content  bool // return texts of messages
+	Rules    engine.Config // those in force
+	Content  bool          // return texts of messages
+	Act      bool          // also have tools that change something
+	Actor    string        // who uses them, unless the request says so
 	Version  string
 	Logger   *slog.Logger
 }
@@ -59,18 +65,25 @@ func newServer(o Options, slots chan struct{}) *mcp.Server {
 		t.withhold = show.NewWithholder()
 		about += withheldInstructions
 	}
+	if o.Act {
+		about += actInstructions
+	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "llmtap", Title: "llmtap", Version: o.Version},
 		&mcp.ServerOptions{Instructions: about, Logger: o.Logger, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
-	add(t, s, "whats_wrong", whatsWrongDoc, t.whatsWrong)
-	add(t, s, "incident", incidentDoc, t.incident)
-	add(t, s, "problems", problemsDoc, t.problems)
-	add(t, s, "show", showDoc, t.show)
-	add(t, s, "query", queryDoc, t.query)
-	add(t, s, "sql", sqlDoc, t.sql)
-	add(t, s, "explain", explainDoc, t.explain)
-	add(t, s, "lint", lintDoc, t.lint)
-	add(t, s, "repair", repairDoc, t.repair)
-	add(t, s, "rules", rulesDoc, t.rules)
+	add(t, s, "whats_wrong", whatsWrongDoc, readOnly, t.whatsWrong)
+	add(t, s, "incident", incidentDoc, readOnly, t.incident)
+	add(t, s, "problems", problemsDoc, readOnly, t.problems)
+	add(t, s, "show", showDoc, readOnly, t.show)
+	add(t, s, "query", queryDoc, readOnly, t.query)
+	add(t, s, "sql", sqlDoc, readOnly, t.sql)
+	add(t, s, "explain", explainDoc, readOnly, t.explain)
+	add(t, s, "lint", lintDoc, readOnly, t.lint)
+	add(t, s, "repair", repairDoc, readOnly, t.repair)
+	add(t, s, "rules", rulesDoc, readOnly, t.rules)
+	add(t, s, "backtest", backtestDoc, readOnly, t.backtest)
+	if o.Act {
+		addActs(t, s)
+	}
 	return s
 }
 
@@ -89,10 +102,13 @@ type answer struct {
 	data any // the same as JSON; nil if there is only text
 }
 
+// readOnly are the annotations of a tool that changes nothing.
+var readOnly = &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
+
 // add adds a tool to s. Errors of call are answers with isError, which a model reads.
-func add[In any](t *tools, s *mcp.Server, name, doc string, call func(context.Context, In) (answer, error)) {
-	tool := &mcp.Tool{Name: name, Description: doc, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}}
-	mcp.AddTool(s, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (_ *mcp.CallToolResult, _ any, err error) {
+func add[In any](t *tools, s *mcp.Server, name, doc string, hints *mcp.ToolAnnotations, call func(context.Context, In) (answer, error)) {
+	tool := &mcp.Tool{Name: name, Description: doc, Annotations: hints}
+	mcp.AddTool(s, tool, func(ctx context.Context, req *mcp.CallToolRequest, in In) (_ *mcp.CallToolResult, _ any, err error) {
 		defer func() { // the SDK calls tools in goroutines of its own, so a panic would end the collector
 			if p := recover(); p != nil {
 				t.Logger.Error("tool panicked", "tool", name, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
@@ -101,6 +117,7 @@ func add[In any](t *tools, s *mcp.Server, name, doc string, call func(context.Co
 		}()
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
+		ctx = context.WithValue(ctx, actorKey{}, t.actor(req))
 		var a answer
 		if err = t.acquire(ctx); err == nil {
 			defer t.release()
@@ -111,6 +128,14 @@ func add[In any](t *tools, s *mcp.Server, name, doc string, call func(context.Co
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.text}}}, a.data, nil
 	})
+}
+
+// actor returns who sends a call.
+func (t *tools) actor(r *mcp.CallToolRequest) string {
+	if x := r.GetExtra(); x != nil && x.Header.Get(remote.HeaderActor) != "" {
+		return x.Header.Get(remote.HeaderActor)
+	}
+	return cmp.Or(t.Actor, "a coding agent")
 }
 
 func (t *tools) acquire(ctx context.Context) error {

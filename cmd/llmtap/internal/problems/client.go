@@ -30,9 +30,9 @@ func (c Client) Get(ctx context.Context, id string) (d Details, err error) {
 	return d, err
 }
 
-// decide stores what actor decides about the problem with an id.
-func (c Client) decide(ctx context.Context, id string, d alerts.ProblemDecision, actor string) (p Problem, err error) {
-	err = c.Call(ctx, http.MethodPost, Path+"/"+url.PathEscape(id), nil, d, &p, remote.HeaderActor, actor)
+// Decide implements API. Of by, the collector learns the ID.
+func (c Client) Decide(ctx context.Context, id string, d alerts.ProblemDecision, by alerts.Actor) (p Problem, err error) {
+	err = c.Call(ctx, http.MethodPost, Path+"/"+url.PathEscape(id), nil, d, &p, remote.HeaderActor, by.ID)
 	return p, err
 }
 

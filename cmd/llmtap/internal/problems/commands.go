@@ -85,7 +85,7 @@ func Decide(ctx context.Context, c Client, prefix string, d alerts.ProblemDecisi
 	if err != nil {
 		return err
 	}
-	p, err := c.decide(ctx, id, d, actor)
+	p, err := c.Decide(ctx, id, d, alerts.Actor{ID: actor})
 	if err != nil {
 		return err
 	}
@@ -111,6 +111,8 @@ func Decide(ctx context.Context, c Client, prefix string, d alerts.ProblemDecisi
 		what = "is the new normal: what is usual follows in a minute, and its alert ends"
 	case alerts.ActionReopen:
 		what = "is open again: " + p.State
+	case alerts.ActionAcknowledge:
+		what = "is acknowledged: there are no reminders until a new incident"
 	}
 	fmt.Fprintln(w, style.Wrap("", terminal.Line(about+" "+what+"."), ""))
 	if undo != "" {

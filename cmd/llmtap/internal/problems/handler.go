@@ -129,6 +129,9 @@ type API interface {
 	List(ctx context.Context, f Filter) ([]Problem, error)
 	// Get returns one with its history. The error is alerts.ErrNoProblem, in words at least, if there is none.
 	Get(ctx context.Context, id string) (Details, error)
+	// Decide stores what a person decides about the problem with an id, and returns the problem. Its errors are those of Get, and
+	// alerts.InvalidError, in words at least.
+	Decide(ctx context.Context, id string, d alerts.ProblemDecision, by alerts.Actor) (Problem, error)
 }
 
 // A Local is the API of a Source in this process.
@@ -177,6 +180,15 @@ func (l Local) Get(ctx context.Context, id string) (Details, error) {
 		}
 	}
 	return d, nil
+}
+
+// Decide implements API.
+func (l Local) Decide(ctx context.Context, id string, d alerts.ProblemDecision, by alerts.Actor) (Problem, error) {
+	p, err := l.Source.Decide(ctx, id, d, by)
+	if err != nil {
+		return Problem{}, err
+	}
+	return l.problem(p, time.Now()), nil
 }
 
 func (l Local) problem(p alerts.Problem, now time.Time) Problem {
@@ -236,9 +248,5 @@ func decide(l Local, w http.ResponseWriter, r *http.Request) (any, error) {
 	if strings.TrimSpace(by.ID) == "" {
 		return nil, &remote.RequestError{Status: http.StatusBadRequest, Err: errors.New("the header " + remote.HeaderActor + " is required: others want to know who decided")}
 	}
-	p, err := l.Source.Decide(r.Context(), r.PathValue("id"), d, by)
-	if err != nil {
-		return nil, err
-	}
-	return l.problem(p, time.Now()), nil
+	return l.Decide(r.Context(), r.PathValue("id"), d, by)
 }

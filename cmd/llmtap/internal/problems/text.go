@@ -279,7 +279,7 @@ func (a *Action) words(style *terminal.Style) string {
 		what = "said that this is the new normal"
 	case "regress":
 		what = "found a regression"
-	case "acknowledge":
+	case alerts.ActionAcknowledge:
 		what = "acknowledged the incident"
 	case "unacknowledge":
 		what = "withdrew the acknowledgement"
