@@ -47,15 +47,15 @@ func newProvider(t *testing.T, redirect string) *provider {
 	t.Helper()
 	p := &provider{people: map[string][]string{}}
 	p.Server = httptest.NewUnstartedServer(nil)
-	p.Server.Start()
+	p.Start()
 	t.Cleanup(p.Close)
 	p.Storage = storage.NewStorageWithClients(p, map[string]*storage.Client{clientID: storage.WebClient(clientID, clientSecret, redirect)})
-	real := exampleop.SetupServer(p.URL, p, slog.New(slog.DiscardHandler), false)
-	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, real) })
+	server := exampleop.SetupServer(p.URL, p, slog.New(slog.DiscardHandler), false)
+	p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(w, r, server) })
 	return p
 }
 
-func (p *provider) serve(w http.ResponseWriter, r *http.Request, real http.Handler) {
+func (p *provider) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	p.mu.Lock()
 	down, tamper := p.down, p.tamper
 	switch r.URL.Path {
@@ -70,7 +70,7 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request, real http.Handl
 		panic(http.ErrAbortHandler) // the connection ends without an answer
 	case tamper != nil && r.URL.Path == "/oauth/token":
 		rec := httptest.NewRecorder()
-		real.ServeHTTP(rec, r)
+		next.ServeHTTP(rec, r)
 		var answer map[string]any
 		if json.Unmarshal(rec.Body.Bytes(), &answer) == nil && answer["id_token"] != nil {
 			answer["id_token"] = tamper(answer["id_token"].(string))
@@ -79,7 +79,7 @@ func (p *provider) serve(w http.ResponseWriter, r *http.Request, real http.Handl
 		w.WriteHeader(rec.Code)
 		_ = json.NewEncoder(w).Encode(answer) // the client may leave
 	default:
-		real.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	}
 }
 
@@ -170,7 +170,7 @@ func (p *provider) TokenRequestByRefreshToken(ctx context.Context, token string)
 // forge returns an ID token with changed claims, signed with a key.
 func forge(t *testing.T, idToken string, key jose.SigningKey, keyID string, change func(claims map[string]any)) string {
 	t.Helper()
-	signed := must.Get(jose.ParseSigned(idToken, []jose.SignatureAlgorithm{jose.RS256}))(t)
+	signed := must.Get(jose.ParseSignedCompact(idToken, []jose.SignatureAlgorithm{jose.RS256}))(t)
 	var claims map[string]any
 	must.Do(t, json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims))
 	change(claims)
