@@ -12,6 +12,7 @@ import (
 	alertrules "github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/filetest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
@@ -112,11 +113,13 @@ func TestReadmeCommands(t *testing.T) {
 		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(source(t, file), -1) {
 			for _, m := range regexp.MustCompile(`(?m)(?:^|\| )(?:llmtap|go run \./cmd/llmtap) ([^|>#\n]*)`).FindAllStringSubmatch(block[1], -1) {
 				words := strings.Fields(m[1])
-				if len(words) == 1 && words[0] == "problems" {
-					words = append(words, problemsCommand.Default)
+				for _, group := range []*command.Command{problemsCommand, tokenCommand} {
+					if len(words) == 1 && words[0] == group.Name {
+						words = append(words, group.Default)
+					}
 				}
 				args := words[:1]
-				if words[0] == "alerts" || words[0] == "problems" || words[0] == "query" && !strings.HasPrefix(words[1], "-") {
+				if slices.Contains([]string{"alerts", "problems", "token"}, words[0]) || words[0] == "query" && !strings.HasPrefix(words[1], "-") {
 					args = words[:2]
 				}
 				if len(words) > 2 && words[1] == "silence" { // a group within a group

@@ -238,7 +238,7 @@ func TestDecide(t *testing.T) {
 	}
 	f(id, `{"action":"assign"}`, j, "", 400, "Llmtap-Actor is required")
 	f(id, `{"action":"assign"}`, "text/plain", "anna", 415, "Content-Type")
-	f(id, `{"action":"delete"}`, j, "anna", 400, "invalid decision: unknown action \\\"delete\\\": it must be assign, resolve, ignore, reopen or accept")
+	f(id, `{"action":"delete"}`, j, "anna", 400, "invalid decision: unknown action \\\"delete\\\": it must be one of assign, resolve, ignore, reopen, accept, acknowledge")
 	f(id, `{"action":"assign","version":"1"}`, j, "anna", 400, "only resolve has the field version")
 	f(id, `{"action":"reopen","until":"2100-01-01T00:00:00Z"}`, j, "anna", 400, "only ignore has the field until")
 	f(id, `{"action":"assign","assignee":"`+strings.Repeat("x", 201)+`"}`, j, "anna", 400, "more than 200 bytes")
