@@ -16,7 +16,7 @@ import (
 )
 
 const backtestDoc = `When would alert rules have fired? Replays them over stored calls and notifies nobody. An expression is one of PromQL, such as ` +
-	`sum by (service, stage) (increase(llmtap_calls_total{status="400"}[10m])) > 20; for an unknown metric, the error names the nearest.`
+	`sum by (service, stage) (increase(llmtap_failed_calls_total{status="400"}[10m])) > 20; an error names the nearest metric or label.`
 
 type backtestInput struct {
 	Rules string `json:"rules,omitempty" jsonschema:"rule file of Prometheus; default: the rules in force"`
@@ -40,7 +40,6 @@ func (t *tools) backtest(ctx context.Context, in backtestInput) (answer, error) 
 	if !from.Before(until) {
 		return answer{}, errors.New("since is not before until")
 	}
-	file := ""
 	if in.Rules != "" {
 		f, err := os.CreateTemp("", "llmtap-rules-*.yaml")
 		if err != nil {
@@ -51,12 +50,19 @@ func (t *tools) backtest(ctx context.Context, in backtestInput) (answer, error) 
 		if err := cmp.Or(err, f.Close()); err != nil {
 			return answer{}, err
 		}
-		file = f.Name()
-		cfg.RuleFiles = []string{file}
+		cfg.RuleFiles = []string{f.Name()}
+		_, problems := cfg.Rules().Lint(ctx)
+		var errs []error
+		for _, p := range problems {
+			errs = append(errs, p)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return answer{}, errors.New(strings.ReplaceAll(err.Error(), f.Name(), "rules"))
+		}
 	}
 	r, err := backtest.New(cfg, from, until, style())
 	if err != nil {
-		return answer{}, errors.New(strings.ReplaceAll(err.Error(), cmp.Or(file, "\x00"), "rules"))
+		return answer{}, err
 	}
 	r.Limit = backtestLimit
 	if err := t.withStore(ctx, func(q rows.Querier, _ func() string) error { return r.Run(ctx, cfg, t.Prices, q, io.Discard) }); err != nil {

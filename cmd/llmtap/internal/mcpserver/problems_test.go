@@ -120,7 +120,10 @@ func TestBacktestRule(t *testing.T) {
 	must.Equal(t, res.IsError, true, "%s", text)
 	must.Contain(t, text, "llmtap_calls_total")
 	must.Contain(t, text, "rules:")
-	text, res = ask(t, c, "backtest", `{"since":"1h","rules":"groups: [{name: mine, rules: [{alert: PlannerFails, expr: 'sum by (service, stage) (increase(llmtap_calls_total{status=\"400\"}[10m])) > 20', for: 1m, labels: {severity: warning}}]}]"}`)
+	text, res = ask(t, c, "backtest", `{"rules":"groups: [{name: mine, rules: [{alert: X, expr: 'sum by (stage) (increase(llmtap_calls_total{status=\"400\"}[10m])) > 20', labels: {severity: warning}}]}]"}`)
+	must.Equal(t, res.IsError, true, "%s", text)
+	must.Contain(t, text, "status")
+	text, res = ask(t, c, "backtest", `{"since":"1h","rules":"groups: [{name: mine, rules: [{alert: PlannerFails, expr: 'sum by (service, stage) (increase(llmtap_failed_calls_total{status=\"400\"}[10m])) > 20', for: 1m, labels: {severity: warning}}]}]"}`)
 	must.Equal(t, res.IsError, false, "%s", text)
 	must.Contain(t, text, "PlannerFails")
 }
