@@ -264,7 +264,7 @@ func (c *Collector) Close() {
 // in the stream. It returns earlier only if this process cannot serve.
 func (c *Collector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	srv := newServer(c.handler(c.guard.gate(c.machines)), bodyTimeout, c.logger)
+	srv := newServer(c.handler(c.guard, c.guard.gate(c.machines)), bodyTimeout, c.logger)
 	g.Go(func() error { return serve(ctx, srv, c.listener, 2*time.Second) })
 	if c.proxy != nil {
 		g.Go(func() error { return c.proxy.run(ctx) })

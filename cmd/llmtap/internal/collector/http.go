@@ -27,14 +27,14 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// handler returns the handler for health, metrics and queries of those whom gate lets in.
-func (c *Collector) handler(gate access.Gate) http.Handler {
-	return c.guard.local(gate.Closed, c.routes(gate))
+// handler returns the handler for health, metrics and queries of those whom gate, which is that of g or stricter, lets in.
+func (c *Collector) handler(g guard, gate access.Gate) http.Handler {
+	return g.local(gate.Closed, c.routes(g, gate))
 }
 
 // routes returns the routes of the API.
-func (c *Collector) routes(gate access.Gate) *access.Mux {
-	mux := c.guard.mux(gate)
+func (c *Collector) routes(g guard, gate access.Gate) *access.Mux {
+	mux := g.mux(gate)
 	mux.HandleFunc("GET /healthz", access.Public, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", access.Public, c.serveReady)
 	mux.Handle("GET /metrics", access.Viewer, promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
@@ -113,7 +113,7 @@ func (c *Collector) queryable() (*clickhouse.Sink, error) {
 // A guard controls access to a listener. If a token is set, health checks are open to all clients and all other requests
 // require the token. If not, the host name in a request must be a loopback name.
 type guard struct {
-	section string // section of the configuration with the token: http or receive
+	section string // section of the configuration with the token: http, ui or receive
 	tokens  secret.Tokens
 }
 

@@ -8,12 +8,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	problemsapi "github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
@@ -95,7 +99,7 @@ func TestCodingAgents(t *testing.T) {
 		cfg.Roles, cfg.HTTP.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", "nats://127.0.0.1:1", "http://127.0.0.1:1/llmtap"
 	})
 	t.Cleanup(c.Close)
-	for name, h := range map[string]http.Handler{"listen": c.handler(c.guard.gate(c.machines)), "ui.listen": c.ui.handler()} {
+	for name, h := range map[string]http.Handler{"listen": c.handler(c.guard, c.guard.gate(c.machines)), "ui.listen": c.ui.handler()} {
 		srv := httptest.NewServer(h)
 		t.Cleanup(srv.Close)
 		connect := func(token string) (*mcp.ClientSession, error) {
@@ -116,6 +120,27 @@ func TestCodingAgents(t *testing.T) {
 			}
 		}
 		must.Do(t, session.Close())
+	}
+}
+
+// The API beside the pages needs ui.token where there is no http.token, whatever host a client says it wants.
+func TestPagesToken(t *testing.T) {
+	c := open(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.UI.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", "nats://127.0.0.1:1", "http://127.0.0.1:1/llmtap"
+	})
+	t.Cleanup(c.Close)
+	for _, route := range []string{"GET " + problemsapi.Path, "GET /api/v1/query", "POST " + remote.Path, "POST " + mcpserver.Path, "POST /api/v2/silences", "POST " + tokens.Path} {
+		for token, refused := range map[string]bool{"": true, "wrong": true, "s3cret": false} {
+			method, path, _ := strings.Cut(route, " ")
+			r := httptest.NewRequest(method, path, nil)
+			r.Host = "localhost"
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			w := httptest.NewRecorder()
+			c.ui.handler().ServeHTTP(w, r)
+			must.Equal(t, w.Code == http.StatusUnauthorized, refused, "%s with the token %q: %d %s; refused", route, token, w.Code, w.Body)
+		}
 	}
 }
 

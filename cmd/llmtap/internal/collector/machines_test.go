@@ -119,7 +119,7 @@ func TestAPIRoles(t *testing.T) {
 	for role := access.Viewer; role <= access.Admin; role++ {
 		secrets[role] = create(t, apis[0], role.String(), role.String())
 	}
-	routes := c.routes(c.guard.gate(c.machines)).Routes()
+	routes := c.routes(c.guard, c.guard.gate(c.machines)).Routes()
 	for pattern, needs := range routes {
 		if public := pattern == "GET /healthz" || pattern == "GET /readyz"; public != (needs == access.Public) {
 			t.Errorf("%s needs the role %s", pattern, needs)

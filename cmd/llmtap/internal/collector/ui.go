@@ -129,11 +129,16 @@ func (u *uiRole) serve(ctx context.Context) error {
 	return serve(ctx, srv, u.listener, 200*time.Millisecond)
 }
 
-// handler returns the handler of the listener. Commands with --url reach the API under the same URL as the pages.
+// handler returns the handler of the listener. Commands with --url reach the API under the same URL as the pages, with http.token, or
+// with ui.token if that is the only one: a client that is not on this machine may say that its host is, too.
 func (u *uiRole) handler() http.Handler {
-	gate := u.c.guard.gate(u.c.machines)
+	g := u.c.guard
+	if !g.tokens.Required() {
+		g = guard{"ui", u.tokens}
+	}
+	gate := g.gate(u.c.machines)
 	gate.Closed = gate.Closed || u.people != nil // a proxy in front of the pages is on this machine, and those who use it are not
-	api := u.c.handler(gate)
+	api := u.c.handler(g, gate)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/api/"), r.URL.Path == "/healthz", r.URL.Path == "/readyz", r.URL.Path == mcpserver.Path:
