@@ -35,6 +35,7 @@ type Publisher struct {
 	queue      []inFlight
 	bytes      int // of the messages in queue
 	sent       int
+	cautious   bool // since a reconnect or an error: the first could fail while later ones are stored, so it is sent alone
 	reconnects uint64
 	firstErr   error // first failure since the last Flush
 }
@@ -144,12 +145,15 @@ func (p *Publisher) Failed() uint64 { return p.failed.Load() }
 
 // push sends the unsent messages until the connection rejects one.
 func (p *Publisher) push() {
-	// After a reconnect it is unknown which messages arrived. Sending later ones first would change the order, so all
-	// are sent again; JetStream drops the duplicates.
-	if n := p.c.nc.Stats().Reconnects; n != p.reconnects {
-		p.reconnects, p.sent = n, 0
-	}
 	for p.sent < len(p.queue) {
+		// After a reconnect, which may be during this loop, it is unknown which messages arrived. Sending later ones first would
+		// change the order, so all are sent again; JetStream drops the duplicates.
+		if n := p.c.nc.Stats().Reconnects; n != p.reconnects {
+			p.reconnects, p.sent, p.cautious = n, 0, true
+		}
+		if p.cautious && p.sent > 0 {
+			return
+		}
 		f := &p.queue[p.sent]
 		if f.err == nil {
 			f.future, f.err = p.js.PublishMsgAsync(f.msg, natsjs.WithRetryAttempts(0))
@@ -194,7 +198,7 @@ func (p *Publisher) waitOldest(ctx context.Context) error {
 					p.refused(err)
 					return nil
 				}
-				p.sent = 0
+				p.sent, p.cautious = 0, true
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -232,6 +236,7 @@ func (p *Publisher) pop(err error) {
 		}
 		return
 	}
+	p.cautious = false
 	p.acked.Add(uint64(len(f.events)))
 	p.c.m.published.Add(float64(len(f.events)))
 	p.c.m.publishSeconds.Observe(time.Since(f.since).Seconds())

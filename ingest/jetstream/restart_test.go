@@ -52,7 +52,7 @@ func testRestarts(t *testing.T, alone bool) {
 		}
 		for _, m := range msgs {
 			if m.Err != nil || m.Seq < last || alone && m.Seq != uint64(next+1) || m.Event.Exchange != testEvent(next, 0).Exchange {
-				t.Fatalf("event %d: %+v", next, m)
+				t.Fatalf("event %d: %+v %+v", next, m, m.Event)
 			}
 			last = m.Seq
 			if next++; next%(count/(restarts+1)) == 0 && next < count {
