@@ -3,8 +3,6 @@ package jetstream
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"testing"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -36,11 +34,8 @@ func TestPublishBatch(t *testing.T) {
 	cancel()
 	must.Is(t, must.Err(c.PublishBatch(ended, []*event.Event{testEvent(6, 100)})), context.Canceled)
 	r := openReader(t, ctx, c, "a")
-	var got []string
-	for _, m := range readN(t, ctx, r, 4) {
-		got = append(got, m.Event.Exchange)
+	for i, m := range readN(t, ctx, r, 4) {
+		must.Equal(t, m.Event.Exchange, []string{"x000000", "x000002", "x000004", "x000005"}[i], "message %d", i)
 	}
-	slices.Sort(got) // what the stream refused as a frame is sent again behind later events
-	must.Equal(t, strings.Join(got, " "), "x000000 x000002 x000004 x000005", "stored events")
 	expectNone(t, ctx, r)
 }

@@ -129,11 +129,11 @@ func (n *natsd) events(t testing.TB) []*event.Event {
 	var evs []*event.Event
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 		m := must.Get(stream.GetMsg(ctx, seq))(t)
-		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
+		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			t.Fatalf("message %d: %v", seq, err)
 		}
-		evs = append(evs, all...)
+		evs = append(evs, ev)
 	}
 	return evs
 }

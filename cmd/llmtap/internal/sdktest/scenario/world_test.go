@@ -220,10 +220,9 @@ func (w *world) take() {
 			return
 		}
 		must.Do(w.t, err)
-		for _, ev := range must.Get(event.DecodeAll(m.Subject, event.Header(m.Header), m.Data))(w.t) {
-			ev.Time = ev.Time.Add(w.late)
-			w.events = append(w.events, ev)
-		}
+		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(w.t)
+		ev.Time = ev.Time.Add(w.late)
+		w.events = append(w.events, ev)
 	}
 }
 
