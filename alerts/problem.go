@@ -164,6 +164,8 @@ func (d *ProblemDecision) Validate() error {
 	switch {
 	case !d.Until.IsZero() && d.Action != ActionIgnore:
 		return invalid("only %s has the field until", ActionIgnore)
+	case d.Note != "" && d.Action == ActionAcknowledge:
+		return invalid("%s has no note", ActionAcknowledge)
 	case d.Users != 0 && d.Action != ActionIgnore:
 		return invalid("only %s has the field users", ActionIgnore)
 	case d.Users < 0 || d.Users > MaxMoreUsers:

@@ -31,6 +31,10 @@ type target struct {
 	Note string `json:"note,omitempty" jsonschema:"why, for people who read the history of the problem"`
 }
 
+type acknowledgeInput struct {
+	ID string `json:"id" jsonschema:"id of a problem, from problems"`
+}
+
 type assignInput struct {
 	target
 	To string `json:"to" jsonschema:"a person or a team; nobody: take the assignment back"`
@@ -48,8 +52,8 @@ type silenceInput struct {
 
 // addActs adds the tools that change something. Those are destructive after which people are no longer notified of a failure.
 func addActs(t *tools, s *mcp.Server) {
-	add(t, s, "acknowledge", acknowledgeDoc, changes(false), func(ctx context.Context, in target) (answer, error) {
-		return t.decide(ctx, in, alerts.ProblemDecision{Action: alerts.ActionAcknowledge})
+	add(t, s, "acknowledge", acknowledgeDoc, changes(false), func(ctx context.Context, in acknowledgeInput) (answer, error) {
+		return t.decide(ctx, target{ID: in.ID}, alerts.ProblemDecision{Action: alerts.ActionAcknowledge})
 	})
 	add(t, s, "assign", assignDoc, changes(false), func(ctx context.Context, in assignInput) (answer, error) {
 		switch in.To = strings.TrimSpace(in.To); in.To {
@@ -89,9 +93,7 @@ func (t *tools) decide(ctx context.Context, to target, d alerts.ProblemDecision)
 	if err != nil {
 		return answer{}, err
 	}
-	if d.Note = strings.TrimSpace(to.Note); d.Action == alerts.ActionAcknowledge {
-		d.Note = "" // an acknowledgement has none
-	}
+	d.Note = strings.TrimSpace(to.Note)
 	if err := d.Validate(); err != nil {
 		return answer{}, err
 	}

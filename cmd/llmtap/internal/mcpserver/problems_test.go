@@ -70,7 +70,7 @@ func TestActs(t *testing.T) {
 	}
 	must.Equal(t, fmt.Sprint(destructive), "map[acknowledge:false assign:false reopen:false resolve:true silence:true]", "tools that change something")
 	for _, x := range []struct{ tool, arguments, want, undo string }{
-		{"acknowledge", `{"id":"00a0000000000001","note":"no place for it"}`, `anna@laptop acknowledge ""`, "on the page of the alert"},
+		{"acknowledge", `{"id":"00a0000000000001"}`, `anna@laptop acknowledge ""`, "on the page of the alert"},
 		{"assign", `{"id":"00a0000000000001","to":"bob","note":"his change"}`, `anna@laptop assign bob "his change"`, `assign {"id":"00a0000000000001","to":"nobody"}`},
 		{"assign", `{"id":"00a0000000000001","to":"nobody"}`, `anna@laptop assign ""`, ""},
 		{"resolve", `{"id":"00a0000000000001","fixed_in":"2.4.1"}`, `anna@laptop resolve 2.4.1 ""`, `reopen {"id":"00a0000000000001"}`},
