@@ -114,12 +114,17 @@ func (p *Publisher) Failed() uint64 { return p.failed.Load() }
 
 // push sends the unsent events until the connection rejects one.
 func (p *Publisher) push() {
-	// After a reconnect it is unknown which events arrived. Sending later events first would change the order, so all
-	// events are sent again; JetStream drops the duplicates.
-	if n := p.c.nc.Stats().Reconnects; n != p.reconnects {
-		p.reconnects, p.sent = n, 0
-	}
 	for p.sent < len(p.queue) {
+		// Without a connection nothing is sent: the client holds its lock while it reconnects, and would then send this event before
+		// those that the server lost.
+		if !p.c.nc.IsConnected() {
+			return
+		}
+		// After a reconnect, which may be during this loop, it is unknown which events arrived. Sending later ones first would change
+		// the order, so all are sent again; JetStream drops the duplicates.
+		if n := p.c.nc.Stats().Reconnects; n != p.reconnects {
+			p.reconnects, p.sent = n, 0
+		}
 		f := &p.queue[p.sent]
 		if f.err == nil {
 			f.future, f.err = p.js.PublishMsgAsync(f.msg, natsjs.WithRetryAttempts(0))
