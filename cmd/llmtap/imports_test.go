@@ -91,7 +91,7 @@ var thirdParty = map[string][]string{
 	"github.com/andybalholm/":          {"sinks/chdb", "ingest/sdk/go", "cmd/llmtap/internal/browsertest"},
 	"github.com/cenkalti/backoff":      {"ingest", "sinks", "alerts", "cmd"},
 	"github.com/google/uuid":           {"ingest", "sinks", "cmd", "deploy"},
-	"go.opentelemetry.io/collector/":   {"ingest/otlp", "deploy/bench"},
+	"go.opentelemetry.io/collector/":   {"ingest/otlp", "sinks/spans", "deploy/bench"},
 	"google.golang.org/":               {"ingest/otlp", "deploy/bench"},
 	"golang.org/x/sync/":               {"ingest", "sinks", "alerts", "cmd", "deploy/bench"},
 	"github.com/google/go-cmp/":        {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},

@@ -29,6 +29,9 @@ const maxErrorText = 4 << 10
 // maxCallsPerPayload bounds the events of a payload, which may be larger than their spans.
 const maxCallsPerPayload = 16_384
 
+// ownScope is the instrumentation of spans that llmtap exports (package sinks/spans). Those that a Collector sends back are not calls.
+const ownScope = "github.com/llmtap/llmtap"
+
 // maxKey is the maximum length of names that are remembered between payloads; longer ones are cut off.
 const maxKey = 128
 
@@ -85,6 +88,10 @@ func (m *Mapper) Traces(td ptrace.Traces) (r Result) {
 		resource := attrsOf(rs.Resource().Attributes())
 		service := clip(resource.text("service.name"))
 		for _, ss := range rs.ScopeSpans().All() {
+			if ss.Scope().Name() == ownScope {
+				r.Others += ss.Spans().Len()
+				continue
+			}
 			for _, s := range ss.Spans().All() {
 				a := attrsOf(s.Attributes())
 				k, c := kindOf(a), &call{}

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/spans"
 )
 
 // RebalanceInterval is the interval at which a process checks which partitions to read and whether stored bodies were
@@ -61,11 +62,12 @@ type analyzeRole struct {
 	partitions   int
 	owner        string
 	leaseTTL     time.Duration
-	keepStored   bool          // see jetstream.Config.KeepStored
-	purgedAt     time.Time     // last purge of stored events; used by rebalance only
-	interval     time.Duration // time between rebalances
-	missing      func() error  // see partition.missing
-	storeTimeout time.Duration // time that the store may refuse rows before only tallies continue
+	keepStored   bool            // see jetstream.Config.KeepStored
+	purgedAt     time.Time       // last purge of stored events; used by rebalance only
+	interval     time.Duration   // time between rebalances
+	missing      func() error    // see partition.missing
+	storeTimeout time.Duration   // time that the store may refuse rows before only tallies continue
+	spans        *spans.Exporter // nil: none
 	logger       *slog.Logger
 	metrics      registries // by partition
 
@@ -89,8 +91,15 @@ func (c *Collector) newAnalyzeRole() (*analyzeRole, error) {
 	if err != nil {
 		return nil, err
 	}
+	var exporter *spans.Exporter
+	if c.cfg.Traces.URL != "" {
+		if exporter, err = spans.New(c.cfg.Traces, c.cfg.Prices, c.logger, c.reg); err != nil {
+			return nil, err
+		}
+	}
 	return &analyzeRole{
-		sink: c.store, missing: c.NoStore, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
+		spans: exporter,
+		sink:  c.store, missing: c.NoStore, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
 		owner: c.owner, keepStored: c.cfg.NATS.KeepStored, purgedAt: time.Now(), leaseTTL: jetstream.DefaultLeaseTTL, interval: RebalanceInterval, storeTimeout: defaultStoreTimeout, logger: c.logger,
 		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
 	}, nil
@@ -104,6 +113,12 @@ func (c *Collector) runAnalyze(ctx context.Context) error {
 
 // run reads until ctx ends. Events read by then are stored; all others stay in the stream.
 func (a *analyzeRole) run(ctx context.Context) error {
+	if a.spans != nil {
+		exporting, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var done sync.WaitGroup
+		done.Go(func() { a.spans.Run(exporting) })
+		defer func() { stop(); done.Wait() }()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer a.deregister(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/spans"
 )
 
 const (
@@ -52,6 +53,7 @@ type partition struct {
 	reader       *jetstream.Reader
 	analyzer     *analyzer.Analyzer
 	batcher      *sinks.Batcher
+	spans        *spans.Exporter // nil: none
 	ledger       *ledgerStore
 	logger       *slog.Logger
 	storeTimeout time.Duration
@@ -83,7 +85,7 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	an := analyzer.New(cfg, rules.InOrder, reg)
 	a.content.apply(an)
 	return &partition{
-		conn: a.conn, reader: reader, analyzer: an, batcher: batcher, ledger: newLedger(a.conn, p, n, reader, logger),
+		conn: a.conn, reader: reader, analyzer: an, batcher: batcher, spans: a.spans, ledger: newLedger(a.conn, p, n, reader, logger),
 		logger: logger, storeTimeout: a.storeTimeout, missing: a.missing,
 		read: reader.Stored(), submitted: reader.Stored(), lastTally: reader.LastTally(),
 		erasures: &a.erasures, erased: a.erasures.Load(),
@@ -245,6 +247,7 @@ func (p *partition) store(ctx context.Context, end bool) error {
 		switch {
 		case err == nil:
 			p.commit, p.submitted = commit, upTo
+			p.spans.Add(&p.out)
 			return nil
 		case ctx.Err() != nil:
 			return nil

@@ -34,6 +34,7 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/spans"
 )
 
 // The roles of a process.
@@ -70,6 +71,7 @@ type Config struct {
 	Analyzer     analyzer.Config     `yaml:"analyzer"`
 	Content      Content             `yaml:"content"`
 	Batcher      sinks.BatcherConfig `yaml:"batcher"`
+	Traces       spans.Config        `yaml:"traces"`
 	UI           UI                  `yaml:"ui"`
 	Alerts       engine.Config       `yaml:"alerts"`
 	Slack        slack.Config        `yaml:"slack"`

@@ -46,6 +46,7 @@ func (c *Config) Validate() error {
 	v.section("analyzer", c.Analyzer.Validate())
 	v.section("content", c.Content.Validate())
 	v.section("batcher", c.Batcher.Validate())
+	v.section("traces", c.Traces.Validate())
 	c.validateUI(&v)
 	v.section("alerts", c.Alerts.Validate())
 	for key, n := range c.Notifiers() {
