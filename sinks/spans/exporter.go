@@ -30,6 +30,7 @@ const (
 	timeout      = 15 * time.Second // of a request
 	drainTimeout = 3 * time.Second  // for the last batch
 	maxBackoff   = time.Minute
+	logInterval  = time.Minute // of refusals
 )
 
 // An Exporter sends calls to an endpoint of OpenTelemetry. Its methods are safe for concurrent use.
@@ -41,6 +42,8 @@ type Exporter struct {
 	due      chan struct{} // capacity 1: maxSend spans wait
 	exported prometheus.Counter
 	dropped  *prometheus.CounterVec
+
+	refusedAt time.Time // when a refusal was last logged; used by Run only
 
 	mu      sync.Mutex // guards the fields below
 	filling *batch
@@ -74,6 +77,15 @@ func New(cfg Config, prices price.Table, logger *slog.Logger, reg prometheus.Reg
 		e.dropped.WithLabelValues(r)
 	}
 	return e, nil
+}
+
+// Check sends a request without spans.
+func (e *Exporter) Check(ctx context.Context) error {
+	body, err := encode(newBatch())
+	if err == nil {
+		_, _, err = e.post(ctx, body)
+	}
+	return err
 }
 
 // Add exports the calls and findings of rows. It never waits. A nil Exporter exports nothing.
@@ -182,7 +194,10 @@ func (e *Exporter) send(ctx, sending context.Context, b *batch) {
 
 func (e *Exporter) refuse(spans int, reason string, err error) {
 	e.dropped.WithLabelValues(reason).Add(float64(spans))
-	e.logger.Error("spans are not exported", "spans", spans, "err", err)
+	if now := time.Now(); now.Sub(e.refusedAt) >= logInterval {
+		e.refusedAt = now
+		e.logger.Error("spans are not exported", "spans", spans, "err", err)
+	}
 }
 
 func encode(b *batch) ([]byte, error) {

@@ -15,6 +15,25 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
+func TestTraces(t *testing.T) {
+	answer := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if answer != http.StatusOK || r.Header.Get("Authorization") != "Basic s3cret" {
+			http.Error(w, "no such project", answer)
+		}
+	}))
+	env := map[string]string{"LLMTAP_TRACES_URL": s.URL + "/hidden", "LLMTAP_TRACES_HEADERS": "authorization=Basic%20s3cret"}
+	expect(t, examine(t, env), "traces", OK, "accepts spans")
+	answer = http.StatusUnauthorized
+	expect(t, examine(t, env), "traces", Fail, "401", "no such project", "traces.headers")
+	s.Close()
+	for _, c := range examine(t, env) {
+		if c.Check == "traces" && (c.Status != Fail || strings.Contains(c.Detail, "hidden") || strings.Contains(c.Detail, "s3cret")) {
+			t.Error(c)
+		}
+	}
+}
+
 func TestReceivers(t *testing.T) {
 	r := collectortest.StartReceivers(t)
 	config := r.ConfigFile(t)

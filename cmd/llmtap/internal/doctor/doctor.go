@@ -81,6 +81,7 @@ func Run(ctx context.Context, cfg *config.Effective) *Report {
 	c.checkClickHouse(ctx)
 	c.checkRules(ctx)
 	c.checkReceivers(ctx)
+	c.checkTraces(ctx)
 	return &c.report
 }
 

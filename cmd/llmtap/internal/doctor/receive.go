@@ -3,12 +3,14 @@ package doctor
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/sinks/spans"
 )
 
 // checkReceive reports whether the running process receives events over HTTP.
@@ -45,6 +47,25 @@ func (c *checker) checkReceive(ctx context.Context) {
 		overGRPC = "OpenTelemetry over gRPC at " + c.process.OTLPURL
 	}
 	c.ok("receive", "receives events and OpenTelemetry over HTTP at %s, %s", url, overGRPC)
+}
+
+// checkTraces reports whether the endpoint to which calls are exported accepts requests.
+func (c *checker) checkTraces(ctx context.Context) {
+	cfg := c.cfg.Traces
+	if cfg.URL == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	e, err := spans.New(cfg, nil, slog.New(slog.DiscardHandler), nil)
+	if err == nil {
+		err = e.Check(ctx)
+	}
+	if err != nil {
+		c.fail("traces", "set traces.url to the address of OTLP over HTTP, with its path, and traces.headers to what it requires", "calls are not exported: %v", err)
+		return
+	}
+	c.ok("traces", "the endpoint of traces.url accepts spans")
 }
 
 // checkUserKey reports whether the hashes of users have a key in the running process. Hooks do not say whether they have one.
