@@ -68,6 +68,22 @@ func (a *Alert) Matchable() map[string]string {
 	return labels
 }
 
+// Routable returns the labels that matchers of routes see: those of Matchable, and the cause and root_cause of most failures.
+func (a *Alert) Routable() map[string]string {
+	labels := maps.Clone(a.Matchable())
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if s := a.Evidence.Shares; len(s) > 0 {
+		for label, v := range map[string]string{"cause": s[0].Cause, "root_cause": s[0].RootCause} {
+			if labels[label] == "" {
+				labels[label] = v
+			}
+		}
+	}
+	return labels
+}
+
 // digest returns the first n bytes of the SHA-256 of text, in hex.
 func digest(n int, text string) string {
 	h := sha256.Sum256([]byte(text))

@@ -40,6 +40,9 @@ var _ alerts.NotifierConfig = Config{}
 // Default returns the default configuration, which sends nothing.
 func Default() Config { return Config{RequireTLS: true} }
 
+// SetDefaults sets the defaults of an entry of a list.
+func (c *Config) SetDefaults() { *c = Default() }
+
 // reserved are the headers that a mail has anyway.
 var reserved = []string{
 	"From", "To", "Subject", "Date", "Message-Id", "In-Reply-To", "References", "Mime-Version", "Content-Type", "Content-Transfer-Encoding",

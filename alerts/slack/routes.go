@@ -82,17 +82,7 @@ type destination struct {
 func (n *Notifier) destination(g alerts.Group) destination {
 	a := g.Worst()
 	to := destination{channel: n.channel}
-	kv := maps.Clone(a.Matchable())
-	if kv == nil {
-		kv = map[string]string{}
-	}
-	if s := a.Evidence.Shares; len(s) > 0 {
-		for label, v := range map[string]string{"cause": s[0].Cause, "root_cause": s[0].RootCause} {
-			if kv[label] == "" {
-				kv[label] = v
-			}
-		}
-	}
+	kv := a.Routable()
 	if i := slices.IndexFunc(n.routes, func(r route) bool { return r.match.Match(a.Name, kv) }); i >= 0 {
 		to.channel, to.mention = n.routes[i].channel, slices.Clone(n.routes[i].mention)
 	}

@@ -56,6 +56,7 @@ var importRules = []struct {
 	{"alerts/promapi", []string{"alerts/engine", "alerts/rules"}, "it serves the engine's rules and series"},
 	{"alerts/regression", nil, "gate and pages compare versions without alerts"},
 	{"alerts/ruletest", []string{"alerts/rules", "alerts/tsdb"}, "a unit test needs rules and samples only"},
+	{"alerts/routing", []string{"alerts$", "alerts/email", "alerts/msteams", "alerts/pagerduty", "alerts/silence", "alerts/webhook"}, "routes choose among the notifiers"},
 	{"alerts/rules", []string{"analyzer"}, "rules are files, which are checked without an engine"},
 	{"alerts/silence", nil, "commands and pages parse matchers with it"},
 	{"alerts/tsdb", []string{"analyzer/dist"}, "it knows series and distributions, not alerts"},

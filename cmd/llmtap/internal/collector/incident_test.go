@@ -79,6 +79,7 @@ func (x *incidentTest) await(messages int, hook, pagerduty, text string) {
 		}
 		hooks, states, shown := x.seen["/hook"], x.pagerduty(), x.slack.Messages()
 		if len(x.seen["/teams"]) >= messages && len(x.Mail.Mails()) >= messages && slices.Contains(hooks, hook+" StageFailureRate") &&
+			(hook == "firing" || slices.Contains(x.seen["/critical"], hook+" StageFailureRate")) &&
 			len(states) > 0 && states[len(states)-1] == pagerduty && len(shown) > 0 && strings.Contains(shown[0].Text, text) {
 			return
 		}
@@ -151,6 +152,7 @@ func TestIncidentAtAllReceivers(t *testing.T) {
 		"warning: trigger warning", "warning: acknowledge", "page: trigger critical", "warning: resolve", "page: acknowledge", "page: resolve",
 	}, x.pagerduty()), "PagerDuty")
 	must.Equal(t, strings.Join(x.seen["/hook"], ", "), "firing StageFailureRate, firing StageFailureRate, resolved StageFailureRate", "webhook")
+	must.Equal(t, strings.Join(x.seen["/critical"], ", "), "firing StageFailureRate, resolved StageFailureRate", "the webhook of the route")
 	var cards, mails, threads []string
 	for _, title := range x.seen["/teams"] {
 		cards = append(cards, strings.Fields(title)[1])

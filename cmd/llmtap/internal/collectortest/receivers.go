@@ -46,7 +46,7 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
 	what := req.Method + " " + req.URL.Path
 	switch req.URL.Path {
-	case "/hook":
+	case "/hook", "/critical":
 		if req.Header.Get(webhook.HeaderSignature) != webhook.Sign([]byte(HookSecret), req.Header.Get(webhook.HeaderTimestamp), body) {
 			what += " unsigned"
 		}
@@ -127,6 +127,9 @@ alertmanager:
   urls: [URL]
   token: s3cret
 alerts: {heartbeat_url: URL/ping/hidden}
+routing:
+  routes: [{matchers: ['severity="critical"'], receivers: [critical]}]
+  receivers: [{name: critical, webhook_configs: [{url: URL/critical?key=hidden, secret: `+HookSecret+`}]}]
 `, "URL", r.URL)
 	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file

@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/msteams"
 	"github.com/llmtap/llmtap/alerts/pagerduty"
+	"github.com/llmtap/llmtap/alerts/routing"
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
@@ -80,6 +81,7 @@ type Config struct {
 	PagerDuty    pagerduty.Config    `yaml:"pagerduty"`
 	MSTeams      msteams.Config      `yaml:"msteams"`
 	Email        email.Config        `yaml:"email"`
+	Routing      routing.Config      `yaml:"routing"`
 	Prices       price.Table         `yaml:"prices"`
 }
 
@@ -204,7 +206,7 @@ func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, rol
 
 // NotifiesOthers reports whether receivers besides Alertmanager are configured, which llmtap's own silences mute.
 func (c *Config) NotifiesOthers() bool {
-	return c.Slack.Channel != "" || c.Webhook.URL != "" || c.PagerDuty != (pagerduty.Config{}) || c.MSTeams != (msteams.Config{}) || c.Email.To != ""
+	return c.Slack.Channel != "" || c.Webhook.URL != "" || c.PagerDuty != (pagerduty.Config{}) || c.MSTeams != (msteams.Config{}) || c.Email.To != "" || len(c.Routing.Routes) > 0
 }
 
 // Notifiers returns the sections that configure notifiers, by key: all fields that implement alerts.NotifierConfig.

@@ -280,6 +280,25 @@ func TestPrintRoundTrip(t *testing.T) {
 	must.Agree(t, cmp.Diff(plain(&s.Config), plain(&got)))
 }
 
+// Entries of lists have defaults, and their secrets are masked.
+func TestEntries(t *testing.T) {
+	cfg := Default()
+	const text = `routing:
+  routes: [{receivers: [a]}]
+  receivers: [{name: a, email_configs: [{to: a@example.com, from: b@example.com, smarthost: "h:25", auth_username: u, auth_password: s3cret}]}]
+`
+	for _, err := range decodeYAML("file", []byte(text), &cfg, os.Getenv, map[string]string{}) {
+		t.Error(err)
+	}
+	must.Do(t, cfg.Validate())
+	must.Equal(t, cfg.Routing.Configured[0].Email[0].RequireTLS, true, "require_tls")
+	for _, k := range cfg.Keys() {
+		if strings.Contains(k.String(), "s3cret") {
+			t.Error(k)
+		}
+	}
+}
+
 func TestStreamBytes(t *testing.T) {
 	free, total, err := DiskSpace(filepath.Join(t.TempDir(), "not", "there"))
 	if err != nil || free > total || total == 0 {

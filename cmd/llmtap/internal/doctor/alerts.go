@@ -82,7 +82,7 @@ func (c *checker) checkReceivers(ctx context.Context) {
 		}
 	}
 	if len(c.report.Checks) == before {
-		c.warn("slack", "set slack.channel and slack.token_file, webhook.url, pagerduty.routing_key, msteams.webhook_url, email.to, or alertmanager.urls", "not configured: alerts are only logged")
+		c.warn("slack", "set slack.channel and slack.token_file, webhook.url, pagerduty.routing_key, msteams.webhook_url, email.to, routing.receivers, or alertmanager.urls", "not configured: alerts are only logged")
 	}
 	for _, r := range collector.Heartbeat(&c.cfg.Config) {
 		check(r.Kind, r.Receiver)

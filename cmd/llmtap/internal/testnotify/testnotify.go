@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/routing"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -22,10 +23,11 @@ func Run(ctx context.Context, w io.Writer, cfg *config.Config) error {
 	}
 	receivers = append(receivers, collector.Heartbeat(cfg)...)
 	if len(receivers) == 0 {
-		return command.BadInputf("no receivers are configured; set slack.channel, webhook.url, pagerduty.routing_key, msteams.webhook_url, email.to, alertmanager.urls or alerts.heartbeat_url")
+		return command.BadInputf("no receivers are configured; set slack.channel, webhook.url, pagerduty.routing_key, msteams.webhook_url, email.to, routing.receivers, alertmanager.urls or alerts.heartbeat_url")
 	}
 	failed := 0
 	for _, r := range receivers {
+		r.Notifier = routing.Unrouted(r.Notifier)
 		status := "ok"
 		text, err := notify(ctx, r)
 		if err != nil {

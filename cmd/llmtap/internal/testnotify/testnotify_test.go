@@ -49,6 +49,7 @@ ok    webhook       HOST: the test alert and its end arrived
 ok    pagerduty     HOST: the test alert and its end arrived
 ok    msteams       HOST: the test alert and its end arrived
 ok    email         oncall@example.com: the test alert and its end arrived
+ok    routing       critical webhook_configs[0]: HOST: the test alert and its end arrived
 ok    heartbeat     HOST: the heartbeat arrived
 `
 	if err != nil || got != want {
@@ -57,7 +58,7 @@ ok    heartbeat     HOST: the heartbeat arrived
 	calls := r.Requests()
 	for _, call := range []string{
 		"POST /slack/chat.postMessage\n", "POST /slack/chat.update\n", "POST /hook firing TestNotify\nPOST /hook resolved TestNotify\n",
-		"POST /v2/enqueue trigger info\n", "POST /v2/enqueue resolve\n", `POST /teams "text":"🔵 INFO TestNotify: this is a test, nothing is wrong"` + "\n", `POST /teams "text":"🟢 RESOLVED TestNotify: this is a test, nothing is wrong"` + "\n", `POST /api/v2/alerts "alertname":"TestNotify"` + "\n", "GET /ping/hidden",
+		"POST /v2/enqueue trigger info\n", "POST /v2/enqueue resolve\n", `POST /teams "text":"🔵 INFO TestNotify: this is a test, nothing is wrong"` + "\n", `POST /teams "text":"🟢 RESOLVED TestNotify: this is a test, nothing is wrong"` + "\n", `POST /api/v2/alerts "alertname":"TestNotify"` + "\n", "POST /critical firing TestNotify\nPOST /critical resolved TestNotify\n", "GET /ping/hidden",
 	} {
 		must.Contain(t, calls, call)
 	}
@@ -67,10 +68,10 @@ ok    heartbeat     HOST: the heartbeat arrived
 	// A failing receiver does not affect the others, and no secret is printed.
 	r.Break("/hook")
 	got, err = try()
-	if err == nil || err.Error() != "1 of 7 receivers failed" {
+	if err == nil || err.Error() != "1 of 8 receivers failed" {
 		t.Errorf("error %v", err)
 	}
-	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 7 || strings.Count(got, "fail  ") != 1 {
+	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 8 || strings.Count(got, "fail  ") != 1 {
 		t.Error(got)
 	}
 	if strings.Contains(got+err.Error(), "hidden") {
