@@ -142,7 +142,7 @@ func (d *yamlDecoder) list(path string, n ast.Node, v reflect.Value, tag reflect
 	for i, item := range seq.Values {
 		key := fmt.Sprintf("%s[%d]", path, i)
 		d.origins[key] = d.at(item.GetToken().Position.Line)
-		if e, ok := items.Index(i).Addr().Interface().(interface{ SetDefaults() }); ok {
+		if e, ok := reflect.TypeAssert[interface{ SetDefaults() }](items.Index(i).Addr()); ok {
 			e.SetDefaults()
 		}
 		d.value(key, item, items.Index(i), tag)
