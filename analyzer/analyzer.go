@@ -49,7 +49,9 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 	s.emit, s.out = emit, out
 	s.metrics.received(ev.Kind, emit)
 	a.advance(at.Time)
-	s.seq, s.completed = at.Seq, 0
+	if s.seq != at.Seq { // else they are in one frame
+		s.seq, s.completed = at.Seq, 0
+	}
 	a.read(s, ev, at)
 	switch ev.Kind {
 	case event.Request, event.Response:

@@ -157,7 +157,7 @@ func (t *toolCalls) replies(s *step, p *pending, q *session.Request, pairing *ch
 		t.miss(s, c, replyActive, "its conversation continues without the call and without a reply", at)
 	}
 	for _, c := range turn.Superseded {
-		if t.processes.silentSince(callerOf(c).Instance, c.Seq()) {
+		if t.processes.silentSince(callerOf(c).Instance, c.Order()) {
 			t.miss(s, c, replyIdle, "the process that was to run it has been silent since, and another one continues its conversation", at)
 		}
 	}

@@ -171,7 +171,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	process := p.agentProcess()
 	r := judge.Request{
 		Request: session.Request{
-			Seq: h.at.Seq, MinSeq: h.minSeq, Time: h.at.Time, Seen: h.seenAt(), Service: p.scope(), Conversation: e.Labels.Conversation,
+			Order: h.at.order(), MinSeq: h.minSeq, Time: h.at.Time, Seen: h.seenAt(), Service: p.scope(), Conversation: e.Labels.Conversation,
 			Exchange: e.ID, Code: e.Code, Instance: process, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: process != "" && e.InstanceSeq == 1,
 			Retry: e.Retry > 0, Shaped: e.Capture == event.CaptureShape, Target: p.target, Facts: q, Body: body,
 		},
@@ -288,7 +288,7 @@ func (a *Analyzer) answer(p *pending, h half) {
 	if p.turn == nil || !judge.Usable(e.Status, r) {
 		return
 	}
-	in := session.Answer{Facts: r, Seq: h.at.Seq, MinSeq: h.minSeq, At: h.seenAt(), Cut: h.ev.Error != "" && r.FinishReason == ""}
+	in := session.Answer{Facts: r, Order: h.at.order(), MinSeq: h.minSeq, At: h.seenAt(), Cut: h.ev.Error != "" && r.FinishReason == ""}
 	if len(r.Calls) > 0 {
 		in.Context = newCaller(p)
 	}

@@ -38,6 +38,7 @@ type process struct {
 
 	newest  uint64 // highest sequence number seen
 	at      uint64 // stream sequence of the event with number newest
+	order   uint64 // number of this event in the stream, see Position
 	beat    uint64 // stream sequence of the newest heartbeat; 0 if the process sends none in this partition, or has ended
 	dropped uint64 // exchanges that the process reported as dropped
 	missed  missed // calls that the process reported as not captured
@@ -74,7 +75,7 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	nothingBefore := ev.Seq > 1 && ev.Dropped < maxStep && ev.Seq-1 <= 2*ev.Dropped
 	e := ps.queue.Get(ev.Instance)
 	if e == nil {
-		p := &process{newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
+		p := &process{newest: ev.Seq, at: at.Seq, order: at.order(), dropped: ev.Dropped}
 		ps.label(p, ev)
 		if nothingBefore || ev.Seq == 1 {
 			s.countUncaptured(p, ev, at.Seq)
@@ -160,7 +161,7 @@ func (ps *processes) advance(s *step, p *process, ev *event.Event, at Position) 
 			}
 		}
 	}
-	p.newest, p.at = ev.Seq, at.Seq
+	p.newest, p.at, p.order = ev.Seq, at.Seq, at.order()
 	ps.label(p, ev)
 }
 
@@ -287,10 +288,10 @@ func (ps *processes) mayLack(p *pending) bool {
 	return ps.lostAfter(p.row.Instance, p.row.InstanceSeq, p.dropped)
 }
 
-// silentSince reports whether the process is known to have sent nothing after the event at seq.
-func (ps *processes) silentSince(instance string, seq uint64) bool {
+// silentSince reports whether the process is known to have sent nothing after the event with the number order.
+func (ps *processes) silentSince(instance string, order uint64) bool {
 	e := ps.queue.Get(instance)
-	return ps.complete && e != nil && e.Value.at <= seq
+	return ps.complete && e != nil && e.Value.order <= order
 }
 
 // minSeq returns the oldest sequence that a restart must read to restore the processes, or 0.

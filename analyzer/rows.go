@@ -12,9 +12,13 @@ import (
 
 // A Position is the place of an event in the stream.
 type Position struct {
-	Seq  uint64    // stream sequence
-	Time time.Time // timestamp in the stream, which windows and timeouts use
+	Seq   uint64    // stream sequence; events of one frame share it, and are processed one after the other
+	Index int       // in the frame
+	Time  time.Time // timestamp in the stream, which windows and timeouts use
 }
+
+// order returns a number that is greater than that of any event before.
+func (p Position) order() uint64 { return p.Seq*event.MaxFrameEvents + uint64(p.Index) }
 
 // An Exchange is one completed LLM call: a request and its answer, or one of the two if the other never arrived.
 type Exchange struct {
@@ -259,6 +263,7 @@ type DeadLetter struct {
 	Reason string // reason label of llmtap_analyzer_events_dropped_total
 	Error  string // never quotes content
 	Seq    uint64 // stream sequence of the event or, for a body in parts, of the newest part
+	Index  int    // of that event in its frame
 	Event  event.Event
 }
 

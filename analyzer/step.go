@@ -39,15 +39,31 @@ func (s *step) deadLetter(reason string, ev *event.Event, at Position, err error
 	if !s.emit {
 		return
 	}
-	d := DeadLetter{Reason: reason, Seq: at.Seq, Error: err.Error(), Event: *ev}
+	d := DeadLetter{Reason: reason, Seq: at.Seq, Index: at.Index, Error: err.Error(), Event: *ev}
 	d.Event.Body = bytes.Clone(ev.Body[:min(len(ev.Body), maxDeadBody)])
 	s.out.Dead = append(s.out.Dead, d)
+}
+
+// emitRow appends row, or replaces the row of the same id that an earlier event of its frame has emitted: what has one version is one
+// row. The rows of a message follow each other.
+func emitRow[R any](rows []R, row *R, key func(*R) (id string, version uint64)) []R {
+	id, version := key(row)
+	for i := len(rows) - 1; i >= 0; i-- {
+		switch earlier, v := key(&rows[i]); {
+		case v != version:
+			return append(rows, *row)
+		case earlier == id:
+			rows[i] = *row
+			return rows
+		}
+	}
+	return append(rows, *row)
 }
 
 func (s *step) emitExchange(e *Exchange) {
 	if s.emit {
 		s.metrics.exchanges.Inc()
-		s.out.Exchanges = append(s.out.Exchanges, *e)
+		s.out.Exchanges = emitRow(s.out.Exchanges, e, func(e *Exchange) (string, uint64) { return e.ID, e.Seq })
 	}
 }
 
@@ -55,14 +71,14 @@ func (s *step) emitToolCall(c *ToolCall) {
 	if s.emit {
 		s.metrics.calls.Inc()
 		c.StoredAt = s.now
-		s.out.ToolCalls = append(s.out.ToolCalls, *c)
+		s.out.ToolCalls = emitRow(s.out.ToolCalls, c, func(c *ToolCall) (string, uint64) { return c.ID, c.Seq })
 	}
 }
 
 func (s *step) emitRun(r *Run) {
 	if s.emit {
 		s.metrics.runs.Inc()
-		s.out.Runs = append(s.out.Runs, *r)
+		s.out.Runs = emitRow(s.out.Runs, r, func(r *Run) (string, uint64) { return r.ID, r.Seq })
 	}
 }
 
@@ -82,7 +98,7 @@ func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, min
 	if s.emit {
 		s.metrics.findings.Inc()
 		f.StoredAt = s.now
-		s.out.Findings = append(s.out.Findings, *f)
+		s.out.Findings = emitRow(s.out.Findings, f, func(f *Finding) (string, uint64) { return f.ID, f.Seq })
 	}
 }
 

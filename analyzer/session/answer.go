@@ -41,7 +41,7 @@ type answer struct {
 // An Answer is an answer to remember.
 type Answer struct {
 	Facts   *facts.Response
-	Seq     uint64 // sequence of the event that completed the answer
+	Order   uint64 // number of the event that completed the answer, greater than that of any event before
 	MinSeq  uint64 // oldest sequence of its events
 	At      time.Time
 	Cut     bool // the agent did not read the whole answer, so its calls expect no replies and are not returned
@@ -54,7 +54,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	s.End(t)
 	c.made.Lower(in.MinSeq)
 	a := &answer{
-		exchange: t.exchange, code: t.code, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
+		exchange: t.exchange, code: t.code, seq: t.seq, ended: in.Order, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
 		end: endingOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r), serverUse: r.ServerUse,
 		signed: slices.Clone(r.Signed), source: t.source, several: r.Choices > 1, bytes: r.ContentBytes,
 	}

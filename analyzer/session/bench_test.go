@@ -28,7 +28,7 @@ func openMany(b *testing.B, n int, given bool) *session.Store {
 			seq++
 			r = facts.Request{MessagesKind: facts.Array, Messages: messages}
 			return store.Request(session.Request{
-				Seq: seq, MinSeq: seq, Time: start, Seen: start, Service: "service", Conversation: id, Exchange: fmt.Sprintf("018f0000-0000-7000-8000-%012d", seq),
+				Order: seq, MinSeq: seq, Time: start, Seen: start, Service: "service", Conversation: id, Exchange: fmt.Sprintf("018f0000-0000-7000-8000-%012d", seq),
 				Instance: "i", Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r,
 			})
 		}
@@ -40,14 +40,14 @@ func openMany(b *testing.B, n int, given bool) *session.Store {
 			a = facts.Response{Content: facts.Null, Calls: []facts.ResponseCall{
 				{ID: one, Name: "read_file", Arguments: "{}", ArgsKind: facts.String}, {ID: two, Name: "read_file", Arguments: "{}", ArgsKind: facts.String},
 			}}
-			store.Answer(t, session.Answer{Facts: &a, Seq: seq, MinSeq: seq, At: start, Context: new([128]byte)})
+			store.Answer(t, session.Answer{Facts: &a, Order: seq, MinSeq: seq, At: start, Context: new([128]byte)})
 			messages = append(messages,
 				facts.Message{Role: facts.RoleAssistant, Hash: seq + 2<<40, Calls: []facts.Call{{ID: []byte(one)}, {ID: []byte(two)}}},
 				facts.Message{Role: facts.RoleTool, Hash: seq + 3<<40, Replies: []facts.Reply{{ID: []byte(one)}}},
 				facts.Message{Role: facts.RoleTool, Hash: seq + 4<<40, Replies: []facts.Reply{{ID: []byte(two)}}})
 			t = ask()
 			a = facts.Response{Content: facts.String, ContentBytes: 100, ContentHash: seq + 5<<40}
-			store.Answer(t, session.Answer{Facts: &a, Seq: seq, MinSeq: seq, At: start})
+			store.Answer(t, session.Answer{Facts: &a, Order: seq, MinSeq: seq, At: start})
 			messages = append(messages, facts.Message{Role: facts.RoleAssistant, Hash: seq + 6<<40, ContentHash: seq + 5<<40, ContentBytes: 100, Content: facts.String})
 		}
 		ask()

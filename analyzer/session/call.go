@@ -67,8 +67,8 @@ func (c *Call) Paired() bool { return c.id != 0 }
 // MinSeq returns the oldest sequence on which the conversation of the call depends.
 func (c *Call) MinSeq() uint64 { return c.conv.minSeq() }
 
-// Seq returns the sequence of the event that completed the answer.
-func (c *Call) Seq() uint64 { return c.answer.ended }
+// Order returns the number of the event that completed the answer.
+func (c *Call) Order() uint64 { return c.answer.ended }
 
 // End sets the state of a call that no longer waits for its reply: Missing, Abandoned or Terminal.
 func (c *Call) End(state string) { c.State = state }

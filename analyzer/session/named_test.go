@@ -18,7 +18,7 @@ func turn(store *session.Store, seq uint64, conversation, previous string, repli
 	}
 	at := time.Unix(int64(seq), 0)
 	return store.Request(session.Request{
-		Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Target: wire.Target{Dialect: wire.OpenAIResponses}, Facts: r,
+		Order: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Target: wire.Target{Dialect: wire.OpenAIResponses}, Facts: r,
 	})
 }
 
@@ -29,7 +29,7 @@ func TestPreviousResponse(t *testing.T) {
 		for _, c := range calls {
 			r.Calls = append(r.Calls, facts.ResponseCall{ID: c, Name: "f"})
 		}
-		return store.Answer(q, session.Answer{Facts: r, Seq: seq, MinSeq: seq, At: time.Unix(int64(seq), 0)})
+		return store.Answer(q, session.Answer{Facts: r, Order: seq, MinSeq: seq, At: time.Unix(int64(seq), 0)})
 	}
 	first := turn(store, 1, "", "")
 	if _, known := first.Chained(); known {
@@ -59,7 +59,7 @@ func TestPreviousResponse(t *testing.T) {
 	}
 	// So is one with calls of a kind that is not paired: a reply may answer those.
 	other := &facts.Response{ID: "resp_8", Content: facts.Null, OtherCalls: true}
-	store.Answer(turn(store, 4, "", ""), session.Answer{Facts: other, Seq: 4, MinSeq: 4, At: time.Unix(4, 0)})
+	store.Answer(turn(store, 4, "", ""), session.Answer{Facts: other, Order: 4, MinSeq: 4, At: time.Unix(4, 0)})
 	if _, known := turn(store, 4, "", "resp_8", "call_shell").Chained(); known {
 		t.Error("all calls of an answer with others are known")
 	}
@@ -82,7 +82,7 @@ func TestSignedCopy(t *testing.T) {
 		}
 		at := time.Unix(int64(seq), 0)
 		r := &facts.Request{MessagesKind: facts.Array, Messages: messages}
-		return store.Request(session.Request{Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
+		return store.Request(session.Request{Order: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
 	}
 	user := facts.Message{Role: facts.RoleUser}
 	first := ask(1, user)
@@ -90,7 +90,7 @@ func TestSignedCopy(t *testing.T) {
 		t.Errorf("copy at %d of no answer", at)
 	}
 	store.Answer(first, session.Answer{
-		Facts: &facts.Response{Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1"}}, Signed: []facts.Signed{{Hash: 7}}}, Seq: 2, MinSeq: 2, At: time.Unix(2, 0),
+		Facts: &facts.Response{Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1"}}, Signed: []facts.Signed{{Hash: 7}}}, Order: 2, MinSeq: 2, At: time.Unix(2, 0),
 	})
 	call := facts.Message{Role: facts.RoleAssistant, Calls: []facts.Call{{ID: []byte("toolu_1")}}, Signed: 8}
 	signed, at := ask(3, user, call, facts.Message{Role: facts.RoleUser, Replies: []facts.Reply{{ID: []byte("toolu_1")}}}).Signed()
@@ -109,11 +109,11 @@ func TestMessageThread(t *testing.T) {
 		if previous != "" {
 			r.Messages[0].Replies = []facts.Reply{{ID: []byte("toolu_1"), IDKind: facts.String}}
 		}
-		return store.Request(session.Request{Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
+		return store.Request(session.Request{Order: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
 	}
 	answer := func(q *session.Turn, seq uint64, id string) []*session.Call {
 		r := &facts.Response{ID: id, Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1", Name: "f"}}}
-		return store.Answer(q, session.Answer{Facts: r, Seq: seq, MinSeq: seq, At: time.Unix(int64(seq), 0)})
+		return store.Answer(q, session.Answer{Facts: r, Order: seq, MinSeq: seq, At: time.Unix(int64(seq), 0)})
 	}
 	first := ask(1, "", true)
 	asked := answer(first, 2, "msg_1")

@@ -42,7 +42,7 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.Request{
-		Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
+		Order: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
 		Instance: k.instance, Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r, Body: b,
 	})
 }
@@ -54,7 +54,7 @@ func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
 	must.Do(k.t, facts.ScanResponse(wire.OpenAIChat, "", b, &r))
 	k.seq++
 	k.now = k.now.Add(time.Second)
-	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, MinSeq: k.seq, At: k.now, Context: "context"})
+	return k.store.Answer(t, session.Answer{Facts: &r, Order: k.seq, MinSeq: k.seq, At: k.now, Context: "context"})
 }
 
 func system(s string) msg      { return msg{"role": "system", "content": s} }
@@ -239,7 +239,7 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 		k.answer(k.ask("c", user("q"), assistant("", "call_1", "call_2"), tool("call_1", "a"), tool("call_2", "b")), assistant("", "call_3"))
 		k.seq++
 		turn := k.store.Request(session.Request{
-			Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
+			Order: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
 			Target: wire.Target{Dialect: dialect}, Facts: &r, Body: b,
 		})
 		if from, to, shrunk := turn.Shrunk(); shrunk != want {

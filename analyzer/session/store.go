@@ -63,8 +63,8 @@ func New(cfg Config) *Store {
 
 // A Request is a request to remember.
 type Request struct {
-	Seq          uint64
-	MinSeq       uint64    // oldest sequence of the events of the request; Seq unless the body arrived in parts
+	Order        uint64    // number of the event, greater than that of any event before
+	MinSeq       uint64    // oldest sequence in the stream of the events of the request
 	Time         time.Time // stream time
 	Seen         time.Time // time for Call.AnsweredAt and Instance.Since: Time, or the recording time of recorded traffic
 	Sent         time.Time // send time by the clock of the sending process
@@ -105,7 +105,7 @@ func (s *Store) Request(in Request) *Turn {
 	t := &Turn{
 		store: s,
 		items: in.Target.Dialect.Descriptor().Pairing.Items, names: q.names, threaded: in.Facts.Threaded, named: named,
-		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, code: in.Code, seq: in.Seq, at: in.Seen,
+		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, code: in.Code, seq: in.Order, at: in.Seen,
 		length: len(q.body()), aligned: a, last: q.hashBefore(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced),
 		facts: in.Facts, body: in.Body,
 	}

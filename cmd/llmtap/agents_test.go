@@ -132,7 +132,7 @@ func burstCalls(ctx context.Context, in ackingConfig) (stats sdk.Stats, err erro
 	defer tick.Stop()
 	for i := 0; ctx.Err() == nil; i++ {
 		body := fmt.Sprintf(`{"model":"gpt-4.1","messages":[{"role":"user","content":"book order %d"},{"role":"assistant","content":"I will."},{"role":"tool","tool_call_id":"call_%d","content":"booked"}]}`, i, i)
-		ctx := sdk.WithStage(sdk.WithConversation(context.WithoutCancel(ctx), fmt.Sprintf("burst-%d-%d", os.Getpid(), i)), "planner")
+		ctx := sdk.WithStage(sdk.WithConversation(context.WithoutCancel(ctx), fmt.Sprintf("burst-%d-%d", os.Getpid(), i/8)), "planner") // what waits of one conversation is sent in a frame
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, in.ProviderURL+provider.OpenAIPath+"/chat/completions", strings.NewReader(body))
 		if err != nil {
 			return stats, err

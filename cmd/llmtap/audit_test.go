@@ -37,6 +37,7 @@ type audit struct {
 	findings      int
 	toolCalls     int
 	ledgerEntries int
+	framed        int // events in frames
 	differences   []string
 	tallied       uint64 // calls in the tallies, as an alert engine counts them
 	tallies       map[string]uint64
@@ -98,10 +99,11 @@ func compare(ctx context.Context, js natsjs.JetStream, s *store, acked []string,
 		return nil, err
 	}
 	a.tallied = a.tallies[analyzer.MetricCalls] + a.tallies[analyzer.MetricRetries] + a.tallies[analyzer.MetricCancelled]
-	want, err := undisturbed(ctx, js)
+	want, framed, err := undisturbed(ctx, js)
 	if err != nil {
 		return nil, err
 	}
+	a.framed = framed
 	if got.ledger, err = storedLedger(ctx, js); err != nil {
 		return nil, err
 	}
@@ -175,9 +177,9 @@ func storedRows(ctx context.Context, s *store) (rows rowsByID, duplicates int, e
 	return rows, duplicates, err
 }
 
-// undisturbed returns the rows of an analyzer that reads the whole stream.
-func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
-	rows := rowsByID{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
+// undisturbed returns the rows of an analyzer that reads the whole stream, and how many events are in frames.
+func undisturbed(ctx context.Context, js natsjs.JetStream) (rows rowsByID, framed int, err error) {
+	rows = rowsByID{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	cfg := analyzer.Default()
 	cfg.Epoch = 1
 	an := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry())
@@ -199,14 +201,19 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 		out.Reset()
 	}
 	var clock jetstream.Clock
-	err := replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
-		ev, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
+	err = replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
+		events, err := event.DecodeAll(m.Subject(), event.Header(m.Headers()), m.Data())
 		if err != nil {
 			return err
 		}
+		if event.IsFrame(m.Subject()) {
+			framed += len(events)
+		}
 		at, _ := clock.At(meta.Timestamp.UTC())
-		an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Time: at}, true, &out)
-		collect()
+		for i, ev := range events {
+			an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Index: i, Time: at}, true, &out)
+			collect()
+		}
 		return nil
 	})
 	an.Advance(time.Now(), true, &out)
@@ -215,11 +222,11 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 	for i := range changed {
 		value, merr := json.Marshal(&changed[i])
 		if merr != nil {
-			return rows, merr
+			return rows, framed, merr
 		}
 		rows.ledger[changed[i].String()] = string(value)
 	}
-	return rows, err
+	return rows, framed, err
 }
 
 // storedLedger returns the ledger of partition 0 of 1 by entry, nil if there are several partitions.

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -133,8 +132,8 @@ func empty(r *faultRun, file string) func() {
 	}
 }
 
-// readStream returns the exchange of each message in the event stream by message id, and the ids of those that are not stored
-// according to the checkpoint.
+// readStream returns the exchange of each event in the stream by message id, and the ids of those that are not stored according to
+// the checkpoint.
 func (r *faultRun) readStream() (exchanges map[string]string, unread map[string]bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
@@ -149,10 +148,13 @@ func (r *faultRun) readStream() (exchanges map[string]string, unread map[string]
 	}
 	exchanges, unread = map[string]string{}, map[string]bool{}
 	err := replayStream(ctx, js, event.StreamEvents, func(m natsjs.Msg, meta *natsjs.MsgMetadata) error {
-		id := m.Headers().Get(nats.MsgIdHdr)
-		exchanges[id] = m.Headers().Get(event.HeaderExchange)
-		if meta.Sequence.Stream > stored {
-			unread[id] = true
+		events, err := event.DecodeAll(m.Subject(), event.Header(m.Headers()), m.Data())
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			exchanges[e.MessageID()] = e.Exchange
+			unread[e.MessageID()] = meta.Sequence.Stream > stored
 		}
 		return nil
 	})

@@ -84,8 +84,8 @@ type faultRun struct {
 	load     *agentsProcess
 	acked    []string            // of agents that have ended
 	dropped  uint64              // by hooks, exchanges
-	before   map[string]string   // exchanges of the messages in the stream before it was damaged, by message
-	unread   map[string]bool     // messages of before that were not stored
+	before   map[string]string   // exchanges of the events in the stream before it was damaged, by message id
+	unread   map[string]bool     // events of before that were not stored
 	parts    map[string][]string // exchanges in each part of ClickHouse's table before it was damaged
 	rotten   []string            // exchanges in the damaged part
 	expected map[string]bool     // exchanges of which the disk lost a message; nil unless the fault damages
@@ -101,7 +101,7 @@ type faultRun struct {
 }
 
 // head is the header of the table.
-var head = []string{"fault", "acknowledged", "stored", "lost", "double", "differences", "in tallies", "burst notified", "rows after", "alert after", "remarks"}
+var head = []string{"fault", "acknowledged", "events in frames", "stored", "lost", "double", "differences", "in tallies", "burst notified", "rows after", "alert after", "remarks"}
 
 // Every acknowledged exchange is stored once, with the findings, tool calls, ledger and tallies of an undisturbed run, and a burst
 // that begins during a fault is notified once.
@@ -355,7 +355,7 @@ func (r *faultRun) row() []string {
 		differences, tallied = "-", "-" // the stream is not what the collector has read
 	}
 	row := []string{
-		name, fmt.Sprint(a.acked), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), differences, tallied,
+		name, fmt.Sprint(a.acked), fmt.Sprint(a.framed), fmt.Sprint(a.stored), fmt.Sprint(a.missing), fmt.Sprint(a.duplicates), differences, tallied,
 		fmt.Sprint(r.alerts["StageFailureRate"]), fmt.Sprintf("%.1f s", quantile(r.queryable, 1).Seconds()), alerted,
 		strings.Join(remarks, "; "),
 	}

@@ -61,7 +61,7 @@ func TestForget(t *testing.T) {
 	keyed.send("conv-d", "u3", prompt, ask("delta to Bern"))
 	f.waitStored(7)
 	bad := event.Event{Kind: event.Request, Exchange: "019aa0b0-aaaa-7000-8000-00000000beef", Time: time.Now(), Labels: event.Labels{Service: "planner-api", Conversation: "conv-a"}}
-	f.conn.DeadLetter(t.Context(), &bad, 1, "bad_body", "made up")
+	f.conn.DeadLetter(t.Context(), &bad, 1, 0, "bad_body", "made up")
 
 	if _, errs, code := f.llmtap("forget", "--conversation", "conv-a"); code != command.ExitBadInput || !strings.Contains(errs, "--yes") {
 		t.Errorf("without --yes: %s, %d", errs, code)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // call publishes a call of a version at a time. It fails if its tool message answers no call.
@@ -34,9 +35,11 @@ func TestQuestions(t *testing.T) {
 	for i := range 20 {
 		c.call("1.0.0", "You plan orders.", 3*time.Hour-time.Duration(i)*time.Second, false, answer)
 	}
-	for i := range 20 { // no answer reports its usage
+	must.Do(t, c.pub.Flush(t.Context())) // which version is the first is decided by the order of the stream
+	for i := range 20 {                  // no answer reports its usage
 		c.call("1.1.0", "You plan orders well.", 150*time.Minute-time.Duration(i)*time.Second, i%2 == 0, strings.Replace(answer, "usage", "x", 1))
 	}
+	must.Do(t, c.pub.Flush(t.Context()))
 	for i := range 30 {
 		c.call("1.1.1", "You plan orders well.", time.Hour-time.Duration(i)*time.Second, false, answer)
 	}

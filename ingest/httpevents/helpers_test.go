@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -122,24 +123,26 @@ func (r *rig) stored() (events []*event.Event) {
 	for last := s.CachedInfo().State.LastSeq; r.read < last; {
 		r.read++
 		m := must.Get(s.GetMsg(r.t.Context(), r.read))(r.t)
-		e, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
+		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			r.t.Fatalf("%s %v: %v", m.Subject, m.Header, err)
 		}
-		if e.Subject() != m.Subject && e.Labels.Conversation+e.Instance != "" {
-			r.t.Errorf("subject %s, want %s", m.Subject, e.Subject())
+		for _, e := range all {
+			if want := strings.Replace(m.Subject, "."+event.FrameKind+".", "."+e.Kind.String()+".", 1); e.Subject() != want && e.Labels.Conversation+e.Instance != "" {
+				r.t.Errorf("subject %s, want %s", m.Subject, e.Subject())
+			}
+			// Payloads that are published at the same time interleave, and after a reconnection a part may arrive before an
+			// earlier one.
+			id := e.Subject() + " " + e.Exchange
+			if bodies[id] == nil {
+				bodies[id] = make([][]byte, e.Parts)
+				events = append(events, e)
+			}
+			if bodies[id][e.Part-1] != nil {
+				r.t.Errorf("part %d of %d of %s is stored twice", e.Part, e.Parts, id)
+			}
+			bodies[id][e.Part-1] = append([]byte{}, e.Body...)
 		}
-		// Payloads that are published at the same time interleave, and after a reconnection a part may arrive before an
-		// earlier one.
-		id := e.Subject() + " " + e.Exchange
-		if bodies[id] == nil {
-			bodies[id] = make([][]byte, e.Parts)
-			events = append(events, e)
-		}
-		if bodies[id][e.Part-1] != nil {
-			r.t.Errorf("part %d of %d of %s is stored twice", e.Part, e.Parts, id)
-		}
-		bodies[id][e.Part-1] = append([]byte{}, e.Body...)
 	}
 	for _, e := range events {
 		e.Body = bytes.Join(bodies[e.Subject()+" "+e.Exchange], nil)

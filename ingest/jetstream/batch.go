@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,11 +27,11 @@ type Rejection struct {
 	Err   error
 }
 
-// PublishBatch stores events in order, in parts if their bodies are long, and returns the rejected ones. If it returns an
-// error, because NATS is unreachable, refuses to store or ctx ends, none of the events counts as stored; the batch can be
+// PublishBatch stores events in order, in frames, or in parts if their bodies are long, and returns the rejected ones. If it returns
+// an error, because NATS is unreachable, refuses to store or ctx ends, none of the events counts as stored; the batch can be
 // published again, since JetStream drops duplicates by their message ids. At most maxBatches are published concurrently;
-// others wait. After an error
-// the events may be in use for some more seconds, so that the memory of maxBatches batches is not free yet.
+// others wait. After an error the events may be in use for some more seconds, so that the memory of maxBatches batches is not
+// free yet.
 func (c *Conn) PublishBatch(ctx context.Context, events []*event.Event) ([]Rejection, error) {
 	if err := c.Healthy(); err != nil {
 		return nil, err
@@ -74,9 +75,9 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 		return nil, err
 	}
 	defer p.mu.unlock()
-	defer func() { p.queue, p.sent, p.firstErr = nil, 0, nil }()
+	defer func() { p.queue, p.bytes, p.sent, p.firstErr, p.gatherer = nil, 0, 0, nil, gatherer{alone: p.alone} }()
 	settle := func() error {
-		index := p.queue[0].index
+		index := p.queue[0].events[0].index // only messages of one event are rejected for ever
 		if err := p.waitOldest(ctx); err != nil {
 			return err
 		}
@@ -90,22 +91,25 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 		return nil
 	}
 	size := event.PartSize(p.c.nc.MaxPayload())
+	send := func(m event.Message, events []gathered) {
+		for err == nil && p.full() {
+			err = settle()
+		}
+		if err = cmp.Or(err, ctx.Err()); err == nil {
+			p.send(m, events)
+		}
+	}
 	for i, e := range events {
 		if len(e.Body) > event.MaxParts*size {
 			rejected = append(rejected, Rejection{i, fmt.Errorf("a body of %d bytes needs more than %d parts", len(e.Body), event.MaxParts)})
 			continue
 		}
-		for m := range e.Messages(size) {
-			for len(p.queue) >= p.window {
-				if err := settle(); err != nil {
-					return nil, err
-				}
-			}
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			p.add(m, i)
+		if p.gather(e, i, size, send); err != nil {
+			return nil, err
 		}
+	}
+	if p.release(size, send); err != nil {
+		return nil, err
 	}
 	for len(p.queue) > 0 {
 		if err := settle(); err != nil {

@@ -3,6 +3,8 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -34,8 +36,11 @@ func TestPublishBatch(t *testing.T) {
 	cancel()
 	must.Is(t, must.Err(c.PublishBatch(ended, []*event.Event{testEvent(6, 100)})), context.Canceled)
 	r := openReader(t, ctx, c, "a")
-	for i, m := range readN(t, ctx, r, 4) {
-		must.Equal(t, m.Event.Exchange, []string{"x000000", "x000002", "x000004", "x000005"}[i], "message %d", i)
+	var got []string
+	for _, m := range readN(t, ctx, r, 4) {
+		got = append(got, m.Event.Exchange)
 	}
+	slices.Sort(got) // what the stream refused as a frame is sent again behind later events
+	must.Equal(t, strings.Join(got, " "), "x000000 x000002 x000004 x000005", "stored events")
 	expectNone(t, ctx, r)
 }

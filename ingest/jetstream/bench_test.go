@@ -32,8 +32,9 @@ func BenchmarkPublish(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
+				e := *e
 				e.Exchange = fmt.Sprintf("%016x", rand.Uint64())
-				must.Do(b, p.Publish(ctx, e))
+				must.Do(b, p.Publish(ctx, &e))
 			}
 			must.Do(b, p.Flush(ctx))
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")

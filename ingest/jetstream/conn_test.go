@@ -93,6 +93,7 @@ func TestKV(t *testing.T) {
 func TestPublisher(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(2)
+	p.alone = true
 	for range 2 { // the second round publishes duplicates
 		for i := range 10 {
 			must.Do(t, p.Publish(ctx, testEvent(i, 10)))

@@ -19,6 +19,7 @@ const (
 	headerDeadReason  = "Llmtap-Dead-Reason"
 	HeaderDeadSubject = "Llmtap-Dead-Subject" // subject of the original message
 	headerDeadSeq     = "Llmtap-Dead-Seq"     // stream sequence of the original message
+	headerDeadIndex   = "Llmtap-Dead-Index"   // of the event in its frame, if not 0
 	HeaderDeadError   = "Llmtap-Dead-Error"
 )
 
@@ -27,24 +28,24 @@ const (
 	deadOverhead = 4 << 10          // bytes reserved for the headers above
 )
 
-// DeadLetter stores an event with unusable content for inspection. seq is its stream sequence, and reason becomes the
-// last token of the dead letter's subject. A body that exceeds the maximum message size is truncated. Failures are
+// DeadLetter stores an event with unusable content for inspection. seq is its stream sequence and index its place in its frame,
+// or 0, and reason becomes the last token of the dead letter's subject. A body that exceeds the maximum message size is truncated. Failures are
 // counted and logged.
-func (c *Conn) DeadLetter(ctx context.Context, ev *event.Event, seq uint64, reason, why string) {
-	c.deadLetter(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, reason, why)
+func (c *Conn) DeadLetter(ctx context.Context, ev *event.Event, seq uint64, index int, reason, why string) {
+	c.deadLetter(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, index, reason, why)
 }
 
 // deadLetterUndecodable stores an undecodable message.
-func (c *Conn) deadLetterUndecodable(ctx context.Context, m *nats.Msg, seq uint64, why error) {
+func (c *Conn) deadLetterUndecodable(ctx context.Context, m *nats.Msg, seq uint64, index int, why error) {
 	reason := reasonBadHeader
-	if _, _, _, err := event.ParseSubject(m.Subject); err != nil {
+	if _, _, _, err := event.ParseSubject(m.Subject); err != nil && !event.IsFrame(m.Subject) {
 		reason = reasonBadSubject
 	}
 	c.m.dropped.WithLabelValues(reason).Inc()
-	c.deadLetter(ctx, m, seq, reason, why.Error())
+	c.deadLetter(ctx, m, seq, index, reason, why.Error())
 }
 
-func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, reason, why string) {
+func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, index int, reason, why string) {
 	h := maps.Clone(m.Header)
 	if h == nil {
 		h = nats.Header{}
@@ -52,6 +53,10 @@ func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, reason, 
 	maps.DeleteFunc(h, func(k string, _ []string) bool { return strings.HasPrefix(k, "Nats-") })
 	h.Set(HeaderDeadSubject, m.Subject)
 	h.Set(event.HeaderMsgID, fmt.Sprintf("dead.%d.%s", seq, reason))
+	if index > 0 {
+		h.Set(headerDeadIndex, strconv.Itoa(index))
+		h.Set(event.HeaderMsgID, fmt.Sprintf("dead.%d.%d.%s", seq, index, reason))
+	}
 	ctx, cancel := context.WithTimeout(ctx, deadTimeout)
 	defer cancel()
 	if err := c.publishDead(ctx, h, seq, reason, why, m.Data); err != nil {

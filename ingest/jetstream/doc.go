@@ -74,6 +74,17 @@
 // looks. The message at a checkpoint is therefore recognised by its timestamp, and so is the last message of a reader whose
 // server has restarted. If it is another one, the stream is read from the first message that is newer than the checkpoint.
 //
+// # Frames
+//
+// A message may carry many events, see package event. They have the sequence and the time of the message, and Next returns them
+// together. A sequence thus stays the unit of checkpoints, replays, leases, gaps and versions of rows, and only dead letters name the
+// index of an event. Messages that leave the stream unread count as one lost event each, since nobody knows how many they had.
+// Publishers wait up to 20 ms for more events where nobody waits for an acknowledgement. If the stream has a maximum message size below
+// that of the server, the first frame that is too large is sent again as single events, behind later ones.
+//
+// An erasure deletes whole frames. Publishers put events together only if an erasure concerns all of them or none. If a frame has
+// other events nevertheless, it is deleted once their effects are stored.
+//
 // # Why stream time never goes back
 //
 // See Clock.

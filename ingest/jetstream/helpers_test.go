@@ -104,10 +104,11 @@ func testEvent(i, size int) *event.Event {
 	}
 }
 
-// publish publishes the events from..to-1 and waits for their acknowledgements.
+// publish publishes the events from..to-1, each alone, and waits for their acknowledgements.
 func publish(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	t.Helper()
 	p := c.NewPublisher(0)
+	p.alone = true
 	for i := from; i < to; i++ {
 		must.Do(t, p.Publish(ctx, testEvent(i, 100)))
 	}

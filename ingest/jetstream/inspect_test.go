@@ -76,6 +76,7 @@ func TestInspectPartitions(t *testing.T) {
 			e.Labels.Conversation += "y"
 		}
 		p := c.NewPublisher(1)
+		p.alone = true
 		must.Do(t, errors.Join(p.Publish(ctx, e), p.Flush(ctx)))
 	}
 	st := inspect(t, ctx, c)

@@ -9,7 +9,7 @@ import (
 const (
 	reasonBadSubject    = "bad_subject"
 	reasonBadHeader     = "bad_header"
-	reasonLost          = "lost"           // an event that the stream dropped before it was read
+	reasonLost          = "lost"           // a message, of one or more events, that the stream dropped before it was read
 	reasonPublishFailed = "publish_failed" // an event that JetStream rejected
 	reasonRow           = "row"            // a row that the store rejects
 	reasonDeadLetter    = "dead_letter"    // a dead letter that could not be written
@@ -41,9 +41,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "llmtap_ingest_events_dropped_total", Help: "Events dropped without further processing, by reason.",
 		}, []string{"reason"}),
-		publishSeconds: histogram("publish_duration_seconds", "Time from publishing an event to its acknowledgement."),
+		publishSeconds: histogram("publish_duration_seconds", "Time from publishing a message to its acknowledgement."),
 		commitSeconds:  histogram("commit_duration_seconds", "Time to write a reader's checkpoint."),
-		lagEvents:      gauge("lag_events", "Events in the stream after the last one read, by partition."),
+		lagEvents:      gauge("lag_events", "Messages in the stream after the last one read, by partition; a frame of many events is one."),
 		lagSeconds:     gauge("lag_seconds", "Age of the last event in the stream when it was read, by partition."),
 	}
 }

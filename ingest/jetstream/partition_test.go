@@ -16,6 +16,7 @@ import (
 func publishConversations(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	t.Helper()
 	p := c.NewPublisher(0)
+	p.alone = true
 	for i := from; i < to; i++ {
 		e := testEvent(i, 100)
 		e.Labels.Conversation = fmt.Sprint("c", i)
@@ -98,6 +99,7 @@ func TestLargeMessageInPartition(t *testing.T) {
 		t.Fatal("the message is too small for this test")
 	}
 	p := c.NewPublisher(0)
+	p.alone = true
 	for i := range 3 {
 		e.Exchange = fmt.Sprint("x", i)
 		must.Do(t, p.Publish(ctx, e))

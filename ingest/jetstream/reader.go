@@ -22,10 +22,11 @@ const (
 	bufferBytes    = 6 << 20
 )
 
-// A Message is a message of the event stream.
+// A Message is a message of the event stream, or an event of a frame.
 type Message struct {
 	Seq    uint64
-	Time   time.Time    // stream time, see Clock
+	Index  int          // in the frame; events of a frame have the same sequence
+	Time   time.Time    // stream time, see Clock; in a frame 1 ns later for each event, so that it has the order of the events
 	Event  *event.Event // nil if undecodable
 	Err    error        // decoding error; it wraps event.ErrMalformed
 	Replay bool         // its effects are already stored; it only rebuilds state
@@ -153,22 +154,65 @@ func wake(ch chan struct{}) {
 	}
 }
 
-// receive decodes m and buffers it for Next. It blocks while the buffer is full.
+// receive decodes m and buffers its events for Next. It blocks while the buffer is full.
 func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	seq := meta.Sequence.Stream
 	r.countGap(seq, meta.NumPending)
 	r.received = seq
-	msg := Message{Seq: seq, Time: meta.Timestamp.UTC(), Replay: seq <= r.stored}
+	at := meta.Timestamp.UTC()
+	msg := Message{Seq: seq, Time: at, Replay: seq <= r.stored}
 	if !msg.Replay {
-		msg.Time, msg.shift = r.streamTime(msg.Time)
+		msg.Time, msg.shift = r.streamTime(at)
 	}
-	msg.Event, msg.Err = event.Decode(m.Subject, event.Header(m.Header), m.Data)
-	if msg.Err != nil && !msg.Replay {
-		r.c.deadLetterUndecodable(ctx, m, seq, msg.Err)
+	msgs := r.decode(ctx, m, msg)
+	if err := r.buffer(ctx, msgs, meta.NumPending); err != nil {
+		return err
 	}
+	r.c.m.received.Add(float64(len(msgs)))
+	r.c.m.receivedBytes.Add(float64(len(m.Data)))
+	return nil
+}
+
+// decode returns the events of m with the position of msg. What it cannot decode becomes dead letters.
+func (r *Reader) decode(ctx context.Context, m *nats.Msg, msg Message) (msgs []Message) {
+	h, dead := event.Header(m.Header), func(m *nats.Msg, msg *Message) {
+		if !msg.Replay {
+			r.c.deadLetterUndecodable(ctx, m, msg.Seq, msg.Index, msg.Err)
+		}
+	}
+	if !event.IsFrame(m.Subject) {
+		if msg.Event, msg.Err = event.Decode(m.Subject, h, m.Data); msg.Err != nil {
+			dead(m, &msg)
+		}
+		return []Message{msg}
+	}
+	framed, err := event.DecodeFrame(m.Subject, h, m.Data)
+	first := msg.Time
+	msgs = make([]Message, len(framed), len(framed)+1)
+	for i, f := range framed {
+		msg.Index, msg.Event, msg.Err = i, f.Event, f.Err
+		msg.Time = first.Add(time.Duration(i))
+		if msgs[i] = msg; f.Err == nil {
+			continue
+		}
+		alone, _ := event.SplitFrame(m.Subject, h, m.Data) // its error is that of DecodeFrame
+		dead(&nats.Msg{Subject: alone[i].Subject, Header: nats.Header(alone[i].Header), Data: alone[i].Data}, &msg)
+	}
+	if err != nil {
+		msg.Index, msg.Event, msg.Err = len(framed), nil, err
+		dead(m, &msg)
+		msgs = append(msgs, msg)
+	}
+	return msgs
+}
+
+// buffer buffers the events of a message for Next. It blocks while the buffer is full.
+func (r *Reader) buffer(ctx context.Context, msgs []Message, pending uint64) error {
 	size := 0 // an undecodable body is not buffered
-	if msg.Event != nil {
-		size = len(msg.Event.Body)
+	for i := range msgs {
+		if e := msgs[i].Event; e != nil {
+			size += len(e.Body)
+		}
 	}
 	for {
 		r.mu.Lock()
@@ -182,16 +226,14 @@ func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadat
 			return ctx.Err()
 		}
 	}
-	r.buf = append(r.buf, msg)
+	first := len(r.buf) == 0
+	r.buf = append(r.buf, msgs...)
 	r.bytes += size
-	r.backlog = meta.NumPending
-	first := len(r.buf) == 1
+	r.backlog = pending
 	r.mu.Unlock()
 	if first {
 		wake(r.ready)
 	}
-	r.c.m.received.Inc()
-	r.c.m.receivedBytes.Add(float64(len(m.Data)))
 	return nil
 }
 
@@ -206,7 +248,8 @@ func (r *Reader) countLost(n uint64) {
 	r.c.log.Error("events left the stream before they were read; raise max_bytes or max_age", "events", n)
 }
 
-// Next returns the next messages in order, at most limit, or none if none arrive within wait. While NATS is unreachable
+// Next returns the next messages in order, or none if none arrive within wait. There are at most limit, or more if the last ones
+// are events of one frame, which are returned together. While NATS is unreachable
 // it returns no messages, and afterwards continues after the last one. Errors are permanent: ctx ended, ErrLeaseLost,
 // or a replaced stream or closed connection, which require a new reader. A reader of a Repartition ends with io.EOF.
 func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Message, error) {
@@ -227,7 +270,7 @@ func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Mes
 	}
 }
 
-// take removes at most limit messages from the buffer and returns them.
+// take removes at most limit messages from the buffer, and the rest of the last one's frame, and returns them.
 func (r *Reader) take(limit int) ([]Message, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,6 +290,9 @@ func (r *Reader) take(limit int) ([]Message, error) {
 		r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
 		return nil, nil
 	}
+	for n < len(r.buf) && r.buf[n].Seq == r.buf[n-1].Seq {
+		n++
+	}
 	msgs := r.buf[:n:n]
 	if r.buf = r.buf[n:]; len(r.buf) == 0 {
 		r.buf = nil // msgs owns the array
@@ -257,8 +303,8 @@ func (r *Reader) take(limit int) ([]Message, error) {
 		}
 	}
 	r.returned = msgs[n-1].Seq
-	if len(r.positions) < maxPositions {
-		r.positions = append(r.positions, position{r.returned, msgs[n-1].Time.Add(-msgs[n-1].shift), msgs[n-1].shift})
+	if m := &msgs[n-1]; len(r.positions) < maxPositions {
+		r.positions = append(r.positions, position{m.Seq, m.Time.Add(-m.shift - time.Duration(m.Index)), m.shift})
 	}
 	if !r.detached.Load() {
 		r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
@@ -268,7 +314,8 @@ func (r *Reader) take(limit int) ([]Message, error) {
 	return msgs, nil
 }
 
-// Pending returns the number of messages of the partition that Next has not returned, as of the last delivery.
+// Pending returns the number of messages of the partition that Next has not returned, as of the last delivery; those that are
+// buffered count by event.
 // (CaughtUp asks JetStream for the current state.) While NATS is unreachable, it returns at least 1.
 func (r *Reader) Pending() uint64 {
 	r.mu.Lock()

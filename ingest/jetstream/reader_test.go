@@ -139,6 +139,7 @@ func TestNextLimitAndContext(t *testing.T) {
 func TestLargeBodiesAreBounded(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(8)
+	p.alone = true
 	const size, count = 4 << 20, 10 // 40 MiB: exceeds the buffer and one pull
 	for i := range count {
 		must.Do(t, p.Publish(ctx, testEvent(i, size)))

@@ -108,3 +108,50 @@ func diskUsage(b *testing.B, dir string) (n int64) {
 	}))
 	return n
 }
+
+// BenchmarkFrames measures what publishing, storing, reading and decoding costs, by the size of bodies and the number of events in
+// a message. CPU seconds are of client and server together.
+func BenchmarkFrames(b *testing.B) {
+	for _, size := range []int{1000, 3000, 10_000} {
+		for _, events := range []int{1, 4, 16, event.MaxFrameEvents} {
+			b.Run(fmt.Sprintf("%dKB/%d", size/1000, events), func(b *testing.B) { benchmarkFrames(b, size, events) })
+		}
+	}
+}
+
+func benchmarkFrames(b *testing.B, size, inFrame int) {
+	text := sources(b, 20_000_000)
+	count := 100_000_000 / size
+	var cpu float64
+	b.SetBytes(int64(size * count))
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		c, ctx := startNATS(b).connect(b)
+		events := benchEvents(count, 0)
+		for i, e := range events {
+			at := i * 7919 * 13 % (len(text) - size)
+			e.Labels.Conversation, e.Body = "c1", text[at:at+size]
+		}
+		runtime.GC()
+		b.StartTimer()
+		begun := slowtest.Processor(b).Seconds()
+		p := c.NewPublisher(256)
+		for i, e := range events {
+			for must.Do(b, p.mu.lock(ctx)); p.full(); {
+				must.Do(b, p.waitOldest(ctx))
+			}
+			p.gather(e, i, event.PartBytes, p.send)
+			if (i+1)%inFrame == 0 {
+				p.release(event.PartBytes, p.send)
+			}
+			p.mu.unlock()
+		}
+		must.Do(b, p.Flush(ctx))
+		r := openReader(b, ctx, c, "a")
+		readAll(b, ctx, r, count)
+		cpu += slowtest.Processor(b).Seconds() - begun
+		must.Do(b, r.Close(ctx))
+	}
+	b.ReportMetric(cpu/(float64(size*count)/1e9*float64(b.N)), "cpu-s/GB")
+}

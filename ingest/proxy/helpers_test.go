@@ -93,8 +93,9 @@ func (r *rig) events(t testing.TB) []message {
 	var all []message
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 		m := must.Get(stream.GetMsg(ctx, seq))(t)
-		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(t)
-		all = append(all, message{ev, m.Subject})
+		for _, ev := range must.Get(event.DecodeAll(m.Subject, event.Header(m.Header), m.Data))(t) {
+			all = append(all, message{ev, strings.Replace(m.Subject, "."+event.FrameKind+".", "."+ev.Kind.String()+".", 1)})
+		}
 	}
 	return all
 }

@@ -129,11 +129,11 @@ func (n *natsd) events(t testing.TB) []*event.Event {
 	var evs []*event.Event
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 		m := must.Get(stream.GetMsg(ctx, seq))(t)
-		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
+		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			t.Fatalf("message %d: %v", seq, err)
 		}
-		evs = append(evs, ev)
+		evs = append(evs, all...)
 	}
 	return evs
 }

@@ -38,8 +38,12 @@ type item struct {
 	size  int64 // memory, in bytes
 	state itemState
 
-	prepared bool                     // the body is in its published form
-	acks     []jetstream.PubAckFuture // pending acknowledgements of an item in flight, one per part
+	prepared bool   // the body is in its published form
+	frame    uint64 // number of the frame in which it was sent; 0 if it was not
+
+	// Only of the first item of a frame in flight: the items, and the pending acknowledgements of their messages.
+	items []*item
+	acks  []jetstream.PubAckFuture
 }
 
 // A pair is the request and the response of one exchange in the queue. The queue's mutex guards it.
@@ -61,6 +65,7 @@ type queue struct {
 	mu            sync.Mutex // guards the fields below and every pair
 	used          int64
 	items         []*item // oldest first: inFlight items in flight, then queued and dropped items
+	frames        uint64  // frames sent
 	inFlight      int
 	inFlightBytes int64
 	queuedBytes   int64 // memory that dropping can free
@@ -201,12 +206,49 @@ func (q *queue) next(window int) *item {
 	if q.inFlight > 0 && q.inFlightBytes+it.size > maxInFlightBytes {
 		return nil
 	}
+	q.send(it)
+	return it
+}
+
+// send marks the oldest queued item as in flight.
+func (q *queue) send(it *item) {
 	it.state = inFlight
 	q.inFlight++
 	q.inFlightBytes += it.size
 	q.queuedBytes -= it.size
 	it.ev.Dropped = q.dropped
-	return it
+}
+
+// nextFrame is like next, and also marks the items that follow and may be in the same frame, of limit bytes, as in flight. It returns
+// the first item. Items that are sent again are again in one frame, which has the same id.
+func (q *queue) nextFrame(window int, limit int64) *item {
+	head := q.next(window)
+	if head == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	again, size := head.frame, head.size
+	head.items = append(head.items[:0], head)
+	for q.inFlight < len(q.items) && len(head.items) < event.MaxFrameEvents {
+		it := q.items[q.inFlight]
+		if it.state == removed {
+			q.remove(q.inFlight)
+			continue
+		}
+		if size += it.size; it.frame != again || size > limit || q.inFlightBytes+it.size > maxInFlightBytes || !it.ev.MayFollow(head.ev) {
+			break
+		}
+		q.send(it)
+		head.items = append(head.items, it)
+	}
+	if again == 0 {
+		q.frames++
+		for _, it := range head.items {
+			it.frame = q.frames
+		}
+	}
+	return head
 }
 
 // ack removes the oldest item in flight, which is stored. It returns the id of the exchange if the request and the
@@ -238,7 +280,7 @@ func (q *queue) reject(it *item) {
 // removeInFlight removes the item in flight at i.
 func (q *queue) removeInFlight(i int) *item {
 	it := q.items[i]
-	it.state, it.acks, it.ev.Body = removed, nil, nil
+	it.state, it.acks, it.items, it.ev.Body = removed, nil, nil, nil
 	q.used -= it.size
 	q.inFlightBytes -= it.size
 	q.pending--
@@ -267,7 +309,7 @@ func (q *queue) requeue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range q.items[:q.inFlight] {
-		it.state, it.acks = queued, nil
+		it.state, it.acks, it.items = queued, nil, nil
 		q.queuedBytes += it.size
 		if it.pair != nil && it.pair.dropped {
 			q.free(it)

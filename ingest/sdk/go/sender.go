@@ -85,6 +85,7 @@ type sender struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	healthy bool // the last attempt to publish succeeded
+	alone   bool // the stream accepts no frames
 }
 
 // run publishes until ctx ends.
@@ -127,8 +128,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// window returns the maximum number of items in flight. It is 1 until NATS has stored an item: if several were in
-// flight, the first could fail while later ones are stored, and resending the first would break the order.
+// window returns the maximum number of items in flight. It is 1, or one frame, until NATS has stored an item: if several were
+// in flight, the first could fail while later ones are stored, and resending the first would break the order.
 func (s *sender) window() int {
 	if s.healthy {
 		return maxInFlight
@@ -143,8 +144,8 @@ func (s *sender) pump(ctx context.Context) error {
 		return err
 	}
 	for {
-		for it := s.queue.next(s.window()); it != nil; it = s.queue.next(s.window()) {
-			if err := s.publish(it); permanent(err) {
+		for it := s.next(); it != nil; it = s.next() {
+			if err := s.publish(it); permanent(err) && len(it.items) == 1 {
 				s.reject(it, err)
 			} else if err != nil {
 				return err
@@ -161,10 +162,16 @@ func (s *sender) pump(ctx context.Context) error {
 		select {
 		case <-stored:
 			if head.acks = head.acks[1:]; len(head.acks) == 0 {
-				s.published(s.queue.ack())
+				for range len(head.items) {
+					s.published(s.queue.ack())
+				}
 				return nil
 			}
 		case err := <-failed:
+			if permanent(err) && len(head.items) > 1 {
+				s.alone = true // the limit of the stream is below that of the server
+				return err
+			}
 			if !permanent(err) {
 				return err
 			}
@@ -174,6 +181,18 @@ func (s *sender) pump(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// next returns the next item to send; its items are to be sent with it.
+func (s *sender) next() *item {
+	if s.alone || s.nc == nil {
+		it := s.queue.next(s.window())
+		if it != nil {
+			it.items = append(it.items[:0], it)
+		}
+		return it
+	}
+	return s.queue.nextFrame(s.window(), int64(event.PartSize(s.nc.MaxPayload())))
 }
 
 // published calls OnPublished with the id of a stored exchange, unless id is empty.
@@ -229,25 +248,27 @@ func (s *sender) connect() error {
 	return nil
 }
 
-// publish passes the messages of an item to the NATS client.
+// publish passes the messages of the items of a frame to the NATS client. it is the first one.
 func (s *sender) publish(it *item) error {
 	if !s.nc.IsConnected() {
 		return nats.ErrDisconnected
 	}
-	if !it.prepared {
-		s.prepare(it)
-		it.prepared = true
-	}
 	size := event.PartSize(s.nc.MaxPayload())
-	if len(it.ev.Body) > event.MaxParts*size {
-		return errTooManyParts
+	events := make([]*event.Event, len(it.items))
+	for i, it := range it.items {
+		if !it.prepared {
+			s.prepare(it)
+			it.prepared = true
+		}
+		if events[i] = it.ev; len(it.ev.Body) > event.MaxParts*size {
+			return errTooManyParts
+		}
 	}
-	for ev := range it.ev.Messages(size) {
-		m := &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}
+	for m := range event.Pack(events, size, !s.alone) {
 		// No retries by the client: retried messages could overtake messages that the sender resends.
-		ack, err := s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+		ack, err := s.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject, Header: nats.Header(m.Header), Data: m.Data}, jetstream.WithRetryAttempts(0))
 		if err != nil {
-			return fmt.Errorf("publish to %s: %w", ev.Subject(), err)
+			return fmt.Errorf("publish to %s: %w", m.Subject, err)
 		}
 		it.acks = append(it.acks, ack)
 	}

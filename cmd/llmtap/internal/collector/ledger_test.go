@@ -157,7 +157,8 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 		t.Errorf("checkpoint %d without a readable ledger", n)
 	}
 	must.Do(t, c.conn.Ensure(t.Context()))
-	for start := time.Now(); stored() < 60; time.Sleep(10 * time.Millisecond) {
+	last := must.Get(must.Get(c.js.Stream(t.Context(), event.StreamEvents))(t).Info(t.Context()))(t).State.LastSeq
+	for start := time.Now(); stored() < last; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > 5*time.Minute {
 			t.Fatal("the checkpoint does not advance")
 		}

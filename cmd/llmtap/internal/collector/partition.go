@@ -165,7 +165,7 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 		if m.Err != nil {
 			continue // the reader has counted and dead-lettered the message
 		}
-		p.analyzer.Process(m.Event, analyzer.Position{Seq: m.Seq, Time: m.Time}, !m.Replay, &p.out)
+		p.analyzer.Process(m.Event, analyzer.Position{Seq: m.Seq, Index: m.Index, Time: m.Time}, !m.Replay, &p.out)
 	}
 	switch {
 	case end:
@@ -179,7 +179,7 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 	p.analyzer.Observe(time.Since(start))
 	for i := range p.out.Dead {
 		d := &p.out.Dead[i]
-		p.conn.DeadLetter(ctx, &d.Event, d.Seq, d.Reason, d.Error)
+		p.conn.DeadLetter(ctx, &d.Event, d.Seq, d.Index, d.Reason, d.Error)
 	}
 }
 

@@ -43,8 +43,8 @@ func TestReceive(t *testing.T) {
 	defer nc.Close()
 	js := must.Get(natsjs.New(nc))(t)
 	err := collectortest.ReplayStream(t.Context(), js, event.StreamEvents, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
-		e, err := event.Decode(m.Subject(), event.Header(m.Headers()), m.Data())
-		if err == nil {
+		events, err := event.DecodeAll(m.Subject(), event.Header(m.Headers()), m.Data())
+		for _, e := range events {
 			got = append(got, fmt.Sprintf("%s %s %s %s %d", e.Origin, e.Kind, e.Labels.Conversation, e.Exchange, e.Status))
 		}
 		return err

@@ -103,7 +103,7 @@ func (c *checker) checkStreams(st *jetstream.State) bool {
 		if events.MaxBytes > 0 {
 			size += " of " + config.FormatSize(events.MaxBytes)
 		}
-		c.ok("streams", "as configured; %s has %d events, %s, retention %s", events.Name, events.Messages, size, config.FormatDuration(events.MaxAge))
+		c.ok("streams", "as configured; %s has %d messages, %s, retention %s", events.Name, events.Messages, size, config.FormatDuration(events.MaxAge))
 	}
 	return !st.Streams[0].Missing && len(st.MissingBuckets) == 0
 }
@@ -136,7 +136,7 @@ func (c *checker) checkBacklog(p *jetstream.PartitionState, events *jetstream.St
 		if p.Owner != "" {
 			last = fmt.Sprintf(" since %s ago (%s)", age(c.now.Sub(p.LeaseUntil)), p.Owner)
 		}
-		c.fail("backlog", "start llmtap up with the role analyze", "%s: no process reads it%s; %d events pending", p.Name, last, p.Pending)
+		c.fail("backlog", "start llmtap up with the role analyze", "%s: no process reads it%s; %d messages pending", p.Name, last, p.Pending)
 		return
 	}
 	if p.Pending == 0 {
@@ -144,7 +144,7 @@ func (c *checker) checkBacklog(p *jetstream.PartitionState, events *jetstream.St
 		return
 	}
 	oldest := c.now.Sub(p.OldestPending)
-	text := fmt.Sprintf("%s: %d events pending, the oldest for %s of %s", p.Name, p.Pending, age(oldest), config.FormatDuration(events.MaxAge))
+	text := fmt.Sprintf("%s: %d messages pending, the oldest for %s of %s", p.Name, p.Pending, age(oldest), config.FormatDuration(events.MaxAge))
 	full := 0.0 // ratio of the backlog to the maximum size of the stream
 	if events.MaxBytes > 0 && events.Messages > 0 {
 		full = float64(events.Bytes) / float64(events.Messages) * float64(p.Pending) / float64(events.MaxBytes)

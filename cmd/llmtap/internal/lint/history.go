@@ -31,7 +31,7 @@ func NewExchanges(bytes int64) *Exchanges {
 // Request judges a request in its conversation. Its sequence is set here.
 func (e *Exchanges) Request(r *session.Request) (*session.Turn, []judge.Finding) {
 	e.seq++
-	r.Seq, r.MinSeq = e.seq, e.seq
+	r.Order, r.MinSeq = e.seq, e.seq
 	return e.judge.Request(&judge.Request{Request: *r, Sender: cmp.Or(r.Service, event.UnknownService)})
 }
 
@@ -46,7 +46,7 @@ func (e *Exchanges) Answer(turn *session.Turn, status int, a *facts.Response, cu
 		a.ID = "" // a request that refers to this answer may reply to calls that are not in the record
 	}
 	e.seq++
-	e.judge.Answer(turn, session.Answer{Facts: a, Seq: e.seq, MinSeq: e.seq, Cut: cut})
+	e.judge.Answer(turn, session.Answer{Facts: a, Order: e.seq, MinSeq: e.seq, Cut: cut})
 }
 
 // Record judges the request of a recorded exchange with facts q, and stores its answer a, or that there is none; name identifies the

@@ -13,132 +13,257 @@ import (
 
 // Decode decodes a message. Missing or invalid required headers are errors that wrap ErrMalformed; unknown headers are
 // ignored. The body is neither read nor copied. The service must be that of the subject, because NATS permits a client to
-// publish on subjects of its service only.
+// publish on subjects of its service only. Frames have DecodeFrame.
 func Decode(subject string, h Header, body []byte) (*Event, error) {
 	kind, service, _, err := ParseSubject(subject)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	d := decoder{h: h}
-	e := &Event{
-		Kind: kind, Exchange: d.text(HeaderExchange), Time: d.time(HeaderTime),
-		Labels: Labels{
-			Service: cmp.Or(d.text(HeaderService), UnknownService), ServiceVersion: d.text(HeaderServiceVersion), Environment: d.text(HeaderEnvironment),
-			Agent: d.text(HeaderAgent), Stage: d.text(HeaderStage), Conversation: d.text(HeaderConversation),
-			Run: d.text(HeaderRun), User: d.text(HeaderUser),
-		},
-		Instance: d.text(HeaderInstance), Seq: d.uint(HeaderSeq, math.MaxInt64), Dropped: d.uint(HeaderDropped, math.MaxInt64),
-		Uncaptured: d.uint(HeaderUncaptured, math.MaxInt64), UncapturedBy: d.text(HeaderUncapturedBy),
-		Capture: d.text(HeaderCapture), Origin: d.text(HeaderOrigin), Degraded: h.get(HeaderDegraded) == "1",
-		ContentType: d.text(HeaderContentType), ContentEncoding: d.text(HeaderContentEncoding),
-		SDK: d.text(HeaderSDK), Attrs: attrs(h), Body: body,
+	d := decoder{Event: Event{Kind: kind}}
+	for k, v := range h {
+		if len(v) > 0 {
+			d.set(k, v[0])
+		}
 	}
-	d.kind(e)
-	d.part(e)
-	if sent := h.get(HeaderService); len(sent) <= MaxHeaderValue-12 && service != ServiceToken(e.Labels.Service) { // unless truncated: a character has at most 12 bytes
-		d.fail(HeaderService, "is not the service of the subject")
-	}
-	if d.err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, d.err)
+	e := new(Event)
+	if err := d.decode(e, service, body); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// attrs returns the first MaxAttrs attributes of h by key.
-func attrs(h Header) map[string]string {
-	var m map[string]string
-	for k, v := range h {
-		key, ok := strings.CutPrefix(k, HeaderAttrPrefix)
-		if !ok || len(v) == 0 || v[0] == "" || !ValidAttrKey(key) {
-			continue
-		}
-		if m == nil {
-			m = make(map[string]string)
-		}
-		m[key] = unescape(v[0])
-	}
-	if len(m) > MaxAttrs {
-		for _, k := range slices.Sorted(maps.Keys(m))[MaxAttrs:] {
-			delete(m, k)
-		}
-	}
-	return m
-}
-
-// decoder decodes typed header values and retains the first error.
+// A decoder decodes headers into an event. In a frame it continues with the headers in which the next event of its kind differs.
 type decoder struct {
-	h   Header
-	err error
+	Event
+	sent            string // service as sent
+	status          bool   // has a status
+	part, bodyBytes string
+	attrs           map[string]string // all valid ones; shared with decoded events
+	shared          bool              // attrs is
+	bad             map[string]string // why headers are invalid
 }
 
-// kind decodes the headers specific to e's kind.
-func (d *decoder) kind(e *Event) {
-	switch e.Kind {
+// set decodes one header; an empty value removes it.
+func (d *decoder) set(k, v string) {
+	if d.bad != nil {
+		delete(d.bad, k)
+	}
+	switch k {
+	case HeaderExchange:
+		d.Exchange = unescape(v)
+	case HeaderTime:
+		d.Time = d.time(k, v)
+	case HeaderService:
+		d.sent, d.Labels.Service = v, unescape(v)
+	case HeaderServiceVersion:
+		d.Labels.ServiceVersion = unescape(v)
+	case HeaderEnvironment:
+		d.Labels.Environment = unescape(v)
+	case HeaderAgent:
+		d.Labels.Agent = unescape(v)
+	case HeaderStage:
+		d.Labels.Stage = unescape(v)
+	case HeaderConversation:
+		d.Labels.Conversation = unescape(v)
+	case HeaderRun:
+		d.Labels.Run = unescape(v)
+	case HeaderUser:
+		d.Labels.User = unescape(v)
+	case HeaderInstance:
+		d.Instance = unescape(v)
+	case HeaderSeq:
+		d.Seq = d.uint(k, v, math.MaxInt64)
+	case HeaderDropped:
+		d.Dropped = d.uint(k, v, math.MaxInt64)
+	case HeaderUncaptured:
+		d.Uncaptured = d.uint(k, v, math.MaxInt64)
+	case HeaderUncapturedBy:
+		d.UncapturedBy = unescape(v)
+	case HeaderCapture:
+		d.Capture = unescape(v)
+	case HeaderOrigin:
+		d.Origin = unescape(v)
+	case HeaderDegraded:
+		d.Degraded = v == "1"
+	case HeaderContentType:
+		d.ContentType = unescape(v)
+	case HeaderContentEncoding:
+		d.ContentEncoding = unescape(v)
+	case HeaderSDK:
+		d.SDK = unescape(v)
+	case HeaderPart:
+		d.part = v
+	case HeaderBodyBytes:
+		d.bodyBytes = v
+	default:
+		if key, ok := strings.CutPrefix(k, HeaderAttrPrefix); ok {
+			d.attr(key, v)
+			return
+		}
+		d.setOfKind(k, v)
+	}
+}
+
+// setOfKind decodes a header specific to the kind of the event.
+func (d *decoder) setOfKind(k, v string) {
+	switch d.Kind {
 	case Request:
-		d.require(HeaderExchange)
-		e.URL, e.Method, e.APIVersion = withoutSecrets(d.text(HeaderURL)), d.text(HeaderMethod), d.text(HeaderAPIVersion)
-		e.Account = d.text(HeaderAccount)
-		e.Retry = int(d.uint(HeaderRetry, math.MaxUint16))
-		e.Code = d.text(HeaderCode)
-		e.Traceparent = d.text(HeaderTraceparent)
+		switch k {
+		case HeaderURL:
+			d.URL = withoutSecrets(unescape(v))
+		case HeaderMethod:
+			d.Method = unescape(v)
+		case HeaderAPIVersion:
+			d.APIVersion = unescape(v)
+		case HeaderAccount:
+			d.Account = unescape(v)
+		case HeaderRetry:
+			d.Retry = int(d.uint(k, v, math.MaxUint16))
+		case HeaderCode:
+			d.Code = unescape(v)
+		case HeaderTraceparent:
+			d.Traceparent = unescape(v)
+		}
 	case Response:
-		d.require(HeaderExchange)
-		d.require(HeaderStatus)
-		e.Status, e.Error = int(d.uint(HeaderStatus, 999)), d.text(HeaderError)
-		e.Duration, e.FirstByte = d.millis(HeaderDuration), d.millis(HeaderFirstByte)
-		e.ProviderRequestID, e.RateLimits = d.text(HeaderProviderReq), d.text(HeaderRateLimits)
+		switch k {
+		case HeaderStatus:
+			d.Status, d.status = int(d.uint(k, v, 999)), v != ""
+		case HeaderError:
+			d.Error = unescape(v)
+		case HeaderDuration:
+			d.Duration = d.millis(k, v)
+		case HeaderFirstByte:
+			d.FirstByte = d.millis(k, v)
+		case HeaderProviderReq:
+			d.ProviderRequestID = unescape(v)
+		case HeaderRateLimits:
+			d.RateLimits = unescape(v)
+		}
 	case Run:
-		d.require(HeaderRun)
-		d.require(HeaderRunStatus)
-		e.RunStatus = d.text(HeaderRunStatus)
+		if k == HeaderRunStatus {
+			d.RunStatus = unescape(v)
+		}
 	case Tool:
-		d.require(HeaderToolCallID)
-		d.require(HeaderToolStatus)
-		e.ToolCallID, e.ToolStatus = d.text(HeaderToolCallID), d.text(HeaderToolStatus)
+		switch k {
+		case HeaderToolCallID:
+			d.ToolCallID = unescape(v)
+		case HeaderToolStatus:
+			d.ToolStatus = unescape(v)
+		}
 	case Hook:
-		d.require(HeaderInstance)
-		e.HookStatus = d.text(HeaderHookStatus)
+		if k == HeaderHookStatus {
+			d.HookStatus = unescape(v)
+		}
 	case KindUnknown: // unreachable: the subject would be invalid
 	}
 }
 
-// part decodes the part number, i/n. An unsplit body is part 1 of 1; its length is that of the payload, unless the
-// hook omitted a part of it.
-func (d *decoder) part(e *Event) {
-	e.Part, e.Parts, e.BodyBytes = 1, 1, len(e.Body)
-	v := d.h.get(HeaderPart)
-	if v == "" || v == "1/1" {
-		if e.stubbed() {
-			e.BodyBytes = max(e.BodyBytes, int(d.uint(HeaderBodyBytes, math.MaxInt32)))
-		}
+func (d *decoder) attr(key, v string) {
+	if !ValidAttrKey(key) {
 		return
 	}
-	i, n, _ := strings.Cut(v, "/")
+	if d.shared || d.attrs == nil {
+		m := make(map[string]string, len(d.attrs)+1)
+		maps.Copy(m, d.attrs)
+		d.attrs, d.shared = m, false
+	}
+	if v == "" {
+		delete(d.attrs, key)
+		return
+	}
+	d.attrs[key] = unescape(v)
+}
+
+// decode sets e to the event with the headers set so far. Service is that of the subject.
+func (d *decoder) decode(e *Event, service string, body []byte) error {
+	*e = d.Event
+	e.Labels.Service, e.Body = cmp.Or(e.Labels.Service, UnknownService), body
+	switch d.shared = true; {
+	case len(d.attrs) > MaxAttrs:
+		e.Attrs = make(map[string]string, MaxAttrs)
+		for _, k := range slices.Sorted(maps.Keys(d.attrs))[:MaxAttrs] {
+			e.Attrs[k] = d.attrs[k]
+		}
+	case len(d.attrs) > 0:
+		e.Attrs = d.attrs
+	}
+	err := d.missing()
+	if err == "" {
+		err = d.parts(e)
+	}
+	if len(d.bad) > 0 {
+		err = d.bad[slices.Min(slices.Collect(maps.Keys(d.bad)))]
+	}
+	if err == "" && len(d.sent) <= MaxHeaderValue-12 && service != ServiceToken(e.Labels.Service) { // unless truncated: a character has at most 12 bytes
+		err = "header " + HeaderService + " is not the service of the subject"
+	}
+	if err != "" {
+		return fmt.Errorf("%w: %s", ErrMalformed, err)
+	}
+	return nil
+}
+
+// missing returns which required header is missing, or "".
+func (d *decoder) missing() string {
+	var k string
+	switch {
+	case d.Time.IsZero():
+		k = HeaderTime
+	case (d.Kind == Request || d.Kind == Response) && d.Exchange == "":
+		k = HeaderExchange
+	case d.Kind == Response && !d.status:
+		k = HeaderStatus
+	case d.Kind == Run && d.Labels.Run == "":
+		k = HeaderRun
+	case d.Kind == Run && d.RunStatus == "":
+		k = HeaderRunStatus
+	case d.Kind == Tool && d.ToolCallID == "":
+		k = HeaderToolCallID
+	case d.Kind == Tool && d.ToolStatus == "":
+		k = HeaderToolStatus
+	case d.Kind == Hook && d.Instance == "":
+		k = HeaderInstance
+	default:
+		return ""
+	}
+	return "header " + k + " is missing"
+}
+
+// parts decodes the part number, i/n. An unsplit body is part 1 of 1; its length is that of the payload, unless the
+// hook omitted a part of it. It returns why a header is invalid, or "".
+func (d *decoder) parts(e *Event) string {
+	e.Part, e.Parts, e.BodyBytes = 1, 1, len(e.Body)
+	split := d.part != "" && d.part != "1/1"
+	var size uint64
+	if split || e.stubbed() {
+		var err error
+		if size, err = strconv.ParseUint(cmp.Or(d.bodyBytes, "0"), 10, 31); err != nil {
+			return "header " + HeaderBodyBytes + " is not a number up to 2147483647"
+		}
+		e.BodyBytes = max(e.BodyBytes, int(size))
+	}
+	if !split {
+		return ""
+	}
+	i, n, _ := strings.Cut(d.part, "/")
 	part, err1 := strconv.ParseUint(i, 10, 16)
 	parts, err2 := strconv.ParseUint(n, 10, 16)
 	if err1 != nil || err2 != nil || part < 1 || parts < part || parts > MaxParts || parts == 1 {
-		d.fail(HeaderPart, "is not i/n")
+		return "header " + HeaderPart + " is not i/n"
 	}
-	e.Part, e.Parts, e.BodyBytes = int(part), int(parts), int(d.uint(HeaderBodyBytes, math.MaxInt32))
+	e.Part, e.Parts, e.BodyBytes = int(part), int(parts), int(size)
+	return ""
 }
 
 func (d *decoder) fail(k, why string) {
-	if d.err == nil {
-		d.err = fmt.Errorf("header %s %s", k, why)
+	if d.bad == nil {
+		d.bad = make(map[string]string)
 	}
+	d.bad[k] = "header " + k + " " + why
 }
 
-func (d *decoder) require(k string) {
-	if d.h.get(k) == "" {
-		d.fail(k, "is missing")
-	}
-}
-
-func (d *decoder) text(k string) string { return unescape(d.h.get(k)) }
-
-// uint decodes a number up to limit; a missing header is 0.
-func (d *decoder) uint(k string, limit uint64) uint64 {
-	v := d.h.get(k)
+// uint decodes a number up to limit; an empty value is 0.
+func (d *decoder) uint(k, v string, limit uint64) uint64 {
 	if v == "" {
 		return 0
 	}
@@ -150,9 +275,8 @@ func (d *decoder) uint(k string, limit uint64) uint64 {
 	return n
 }
 
-// millis decodes a duration; a missing header is 0.
-func (d *decoder) millis(k string) time.Duration {
-	v := d.h.get(k)
+// millis decodes a duration; an empty value is 0.
+func (d *decoder) millis(k, v string) time.Duration {
 	if v == "" {
 		return 0
 	}
@@ -164,11 +288,9 @@ func (d *decoder) millis(k string) time.Duration {
 	return time.Duration(math.Round(f * float64(time.Millisecond)))
 }
 
-// time decodes a time in the range of Unix nanoseconds.
-func (d *decoder) time(k string) time.Time {
-	v := d.h.get(k)
+// time decodes a time in the range of Unix nanoseconds; an empty value is the zero time.
+func (d *decoder) time(k, v string) time.Time {
 	if v == "" {
-		d.fail(k, "is missing")
 		return time.Time{}
 	}
 	t, err := time.Parse(time.RFC3339Nano, v)

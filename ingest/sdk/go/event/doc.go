@@ -22,6 +22,22 @@
 // destroys the evidence. Therefore all metadata is in headers. Encode and Decode do not read the body, and no
 // function in this package copies it.
 //
+// # Frames
+//
+// Where many events of a conversation wait, one after the other, one message carries up to 32 of them, see MayFollow. A single
+// event is never a frame. The subject is llmtap.v1.frame.<service>.<shard>, and the headers are Llmtap-Frame: 1, the version of
+// the format, and Nats-Msg-Id: the ids of the first event, the number of events and the id of the last one, separated by dots, or,
+// if that is longer than 512 bytes, "sha256:" and its hash in hex. The payload is the events, one after the other:
+//
+//	<kind> <bytes of the lines> <bytes of the body>\n
+//	<name>:<value>\n …
+//	<body>
+//
+// The lines are the headers of the event as a message of its own, other than Nats-Msg-Id, that differ from those of the event of
+// the same kind before it in the frame, in the order of their names. A line without a value removes a header. Of requests and
+// responses that alternate, most headers are thus sent once. A reader neither scans nor copies bodies. An invalid event does not
+// affect the others; what follows an invalid length is unreadable. Readers older than frames reject them.
+//
 // # Why values are percent-encoded and truncated
 //
 // NATS headers are lines of text and limited to 64 KiB, but values such as stage names may contain any characters. A

@@ -85,8 +85,20 @@ func (h Header) get(k string) string {
 // Encode returns the headers of e. It omits empty fields and fields of other kinds, percent-encodes values and truncates
 // them to MaxHeaderValue bytes. It does not read the body.
 func (e *Event) Encode() Header {
-	w := writer{h: make(Header, 24+len(e.Attrs)), values: make([]string, 0, 24+min(len(e.Attrs), MaxAttrs))}
-	w.token(HeaderMsgID, headerMessageID(e.MessageID()))
+	w := make(writer, 0, 32)
+	w.headers(e)
+	h, values := make(Header, 1+len(w)), make([]string, 1+len(w))
+	values[0] = headerMessageID(e.MessageID())
+	h[HeaderMsgID] = values[:1:1]
+	for i, l := range w {
+		values[i+1] = l.value
+		h[l.name] = values[i+1 : i+2 : i+2]
+	}
+	return h
+}
+
+// headers appends the headers of e other than its message id.
+func (w *writer) headers(e *Event) {
 	w.text(HeaderExchange, e.Exchange)
 	w.token(HeaderTime, e.Time.UTC().Format(time.RFC3339Nano))
 	switch e.Kind {
@@ -142,7 +154,6 @@ func (e *Event) Encode() Header {
 		w.token(HeaderBodyBytes, itoa(max(e.BodyBytes, 0)))
 	}
 	w.text(HeaderSDK, e.SDK)
-	return w.h
 }
 
 // stubbed reports whether the hook omitted the body or a part of it.
@@ -175,18 +186,14 @@ func headerMessageID(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// writer collects headers. All values are in one array to save allocations.
-type writer struct {
-	h      Header
-	values []string
-}
+// A line is a header with one value.
+type line struct{ name, value string }
 
-// token sets a value that needs no escaping.
-func (w *writer) token(k, v string) {
-	w.values = append(w.values, v)
-	n := len(w.values)
-	w.h[k] = w.values[n-1 : n : n]
-}
+// writer collects headers.
+type writer []line
+
+// token adds a value that needs no escaping.
+func (w *writer) token(k, v string) { *w = append(*w, line{k, v}) }
 
 func (w *writer) text(k, v string) {
 	if v != "" {

@@ -31,10 +31,13 @@ const UnknownService = "unknown"
 
 // Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects route messages, and
 // NATS permits clients to publish on those of their service; the other values are in headers.
-func (e *Event) Subject() string {
+func (e *Event) Subject() string { return e.subject(e.Kind.String()) }
+
+// subject returns the subject of e with another kind.
+func (e *Event) subject(kind string) string {
 	b := make([]byte, 0, len(SubjectPrefix)+len("response")+MaxServiceName+4)
 	b = append(b, SubjectPrefix...)
-	b = append(b, e.Kind.String()...)
+	b = append(b, kind...)
 	b = append(b, '.')
 	b = append(b, ServiceToken(e.Labels.Service)...)
 	shard := e.Shard()
@@ -82,20 +85,26 @@ func ServiceToken(name string) string {
 	return fmt.Sprintf("%s-%06x", clean[:min(len(clean), MaxServiceName-7)], fnv1a(fnvOffset, name)&0xffffff)
 }
 
-// ParseSubject parses a subject into kind, service token and shard.
+// ParseSubject parses the subject of an event into kind, service token and shard.
 func ParseSubject(s string) (kind Kind, service string, shard byte, err error) {
+	name, service, shard, err := parseSubject(s)
+	if kind = ParseKind(name); err == nil && kind == KindUnknown {
+		return 0, "", 0, fmt.Errorf("subject %q: unknown kind %q", s, name)
+	}
+	return kind, service, shard, err
+}
+
+// parseSubject is ParseSubject for any kind.
+func parseSubject(s string) (kind, service string, shard byte, err error) {
 	rest, prefixed := strings.CutPrefix(s, SubjectPrefix)
-	name, rest, ok1 := strings.Cut(rest, ".")
+	kind, rest, ok1 := strings.Cut(rest, ".")
 	service, hex, ok2 := strings.Cut(rest, ".")
 	if !prefixed || !ok1 || !ok2 || service == "" || strings.IndexByte(hex, '.') >= 0 {
-		return 0, "", 0, fmt.Errorf("subject %q is not %s<kind>.<service>.<shard>", s, SubjectPrefix)
-	}
-	if kind = ParseKind(name); kind == KindUnknown {
-		return 0, "", 0, fmt.Errorf("subject %q: unknown kind %q", s, name)
+		return "", "", 0, fmt.Errorf("subject %q is not %s<kind>.<service>.<shard>", s, SubjectPrefix)
 	}
 	n, err := strconv.ParseUint(hex, 16, 8)
 	if err != nil || len(hex) != 2 {
-		return 0, "", 0, fmt.Errorf("subject %q: shard %q is not two hex digits", s, hex)
+		return "", "", 0, fmt.Errorf("subject %q: shard %q is not two hex digits", s, hex)
 	}
 	return kind, service, byte(n), nil
 }

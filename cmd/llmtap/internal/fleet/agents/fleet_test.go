@@ -49,8 +49,7 @@ func runFleet(t *testing.T, seed uint64) (Report, []*event.Event) {
 	var evs []*event.Event
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 		m := must.Get(stream.GetMsg(t.Context(), seq))(t)
-		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(t)
-		evs = append(evs, ev)
+		evs = append(evs, must.Get(event.DecodeAll(m.Subject, event.Header(m.Header), m.Data))(t)...)
 	}
 	return r, evs
 }

@@ -70,7 +70,7 @@ func (n *natsd) toggle(t testing.TB) {
 	}
 }
 
-// newMessages returns the messages stored since the last call.
+// newMessages returns the messages stored since the last call; the events of a frame as messages of their own.
 func (n *natsd) newMessages(t testing.TB) (msgs []*jetstream.RawStreamMsg) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -79,7 +79,16 @@ func (n *natsd) newMessages(t testing.TB) (msgs []*jetstream.RawStreamMsg) {
 	for n.mark < info.State.LastSeq {
 		n.mark++
 		m := must.Get(n.stream.GetMsg(ctx, n.mark))(t)
-		msgs = append(msgs, m)
+		if !event.IsFrame(m.Subject) {
+			msgs = append(msgs, m)
+			continue
+		}
+		for _, one := range must.Get(event.SplitFrame(m.Subject, event.Header(m.Header), m.Data))(t) {
+			one.Header[event.HeaderMsgID] = must.Get(event.Decode(one.Subject, one.Header, one.Data))(t).Encode()[event.HeaderMsgID] // frames have none
+			alone := *m
+			alone.Subject, alone.Header, alone.Data = one.Subject, nats.Header(one.Header), one.Data
+			msgs = append(msgs, &alone)
+		}
 	}
 	return msgs
 }

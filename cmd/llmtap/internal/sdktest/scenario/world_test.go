@@ -220,9 +220,10 @@ func (w *world) take() {
 			return
 		}
 		must.Do(w.t, err)
-		ev := must.Get(event.Decode(m.Subject, event.Header(m.Header), m.Data))(w.t)
-		ev.Time = ev.Time.Add(w.late)
-		w.events = append(w.events, ev)
+		for _, ev := range must.Get(event.DecodeAll(m.Subject, event.Header(m.Header), m.Data))(w.t) {
+			ev.Time = ev.Time.Add(w.late)
+			w.events = append(w.events, ev)
+		}
 	}
 }
 
