@@ -22,8 +22,8 @@ conversation. Deletion is permanent. Events published later are stored; run it
 again to delete them.
 
 --user-name computes the hash of the user with the key of the hooks, which is
-LLMTAP_SHAPE_KEY, or else in the file shape.key of the data directory. Calls of
-hooks without a key are deleted too. Not deleted: counts, which contain no names, and the examples in the
+LLMTAP_SHAPE_KEY, or else in the file shape.key of the data directory, or else
+at nats.url. Calls of hooks without a key are deleted too. Not deleted: counts, which contain no names, and the examples in the
 counts of the last 2 h, which expire.`,
 	Examples: `  llmtap forget --conversation order-7781 --dry-run
   llmtap forget --conversation order-7781 --yes
@@ -44,7 +44,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 		return err
 	}
 	given := len(users)
-	if err := name(servers.ShapeKey); err != nil {
+	if err := name(ctx, servers.ShapeKey); err != nil {
 		return err
 	}
 	switch {

@@ -40,7 +40,7 @@ func runTail(ctx context.Context, c *command.Call) error {
 	if *since < 0 {
 		return command.BadInputf("--since %v is negative", *since)
 	}
-	if err := names(servers.ShapeKey); err != nil {
+	if err := names(ctx, servers.ShapeKey); err != nil {
 		return err
 	}
 	t.JSONL = *format == command.JSONL

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -34,8 +35,18 @@ func Make(name, file string) (string, error) {
 		return s, err
 	}
 	s, _ = NewToken()
-	if err := os.WriteFile(file, []byte(s+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("store %s: %w", name, err)
+	return s, Store(s, name, file)
+}
+
+// Store writes value to file, which only the user of the process can read, in a directory that it creates if there is none. name is as
+// for Make.
+func Store(value, name, file string) error {
+	err := os.MkdirAll(filepath.Dir(file), 0o700)
+	if err == nil {
+		err = os.WriteFile(file, []byte(value+"\n"), 0o600)
 	}
-	return s, nil
+	if err != nil {
+		return fmt.Errorf("store %s: %w", name, err)
+	}
+	return nil
 }

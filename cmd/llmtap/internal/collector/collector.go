@@ -92,7 +92,7 @@ type Collector struct {
 }
 
 // Open checks cfg, a valid configuration, and opens the listeners. It starts an embedded NATS, but does not
-// wait for any server.
+// wait for any server, except for the key of users at its first start with an external NATS.
 func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err error) {
 	c := &Collector{
 		cfg: cfg, opts: o, logger: o.Logger, reg: prometheus.NewRegistry(), owner: ownerName(cfg.NATS.URL != ""),
@@ -123,7 +123,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if err := c.newNATS(ctx); err != nil {
 		return nil, err
 	}
-	if c.key, err = c.newShapeKey(); err != nil {
+	if c.key, err = c.newShapeKey(ctx); err != nil {
 		return nil, err
 	}
 	c.disk = c.newDiskGuard()
@@ -171,7 +171,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 
 // announce makes this process known to other commands on this machine.
 func (c *Collector) announce() error {
-	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL(), CertFile: c.certFile(), NoUserKey: c.key.text == ""}
+	r := Running{PID: os.Getpid(), Since: time.Now().UTC(), Version: c.opts.Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr(), PagesURL: c.PagesURL(), CertFile: c.certFile(), NoUserKey: c.key.text == "", UserKey: c.key.export()}
 	if c.server != nil {
 		r.NATSURL = c.server.URL()
 	}

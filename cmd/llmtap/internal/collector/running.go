@@ -26,6 +26,8 @@ type Running struct {
 	PagesURL string    `json:"pages_url,omitempty"` // base URL of the web pages
 	// NoUserKey is true if the process has no key for the hashes of users.
 	NoUserKey bool `json:"no_user_key,omitempty"`
+	// UserKey is the line that gives hooks the key, unless it is in the environment of the process.
+	UserKey string `json:"user_key,omitempty"`
 	// ReceiveURL is the URL of the receiver of events over HTTP, if it listens.
 	ReceiveURL string `json:"receive_url,omitempty"`
 	// OTLPURL is the URL of the receiver of OpenTelemetry over gRPC, if it listens.

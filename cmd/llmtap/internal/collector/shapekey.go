@@ -1,12 +1,16 @@
 package collector
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
@@ -18,7 +22,11 @@ type shapeKey struct {
 	file string // that contains it; "" if it is in the environment, or if there is none
 }
 
-const shapeKeyName = "the key of users and texts"
+const (
+	shapeKeyName    = "the key of users and texts"
+	sharedShapeKey  = "shape_key"     // key of event.BucketAlerts, which has what must not expire
+	shareKeyTimeout = 3 * time.Second // without an answer of NATS, a process starts without a key
+)
 
 // ShapeKeyFile returns the file of the key in a data directory. Only the user who runs llmtap can read it.
 func ShapeKeyFile(dataDir string) string { return filepath.Join(dataDir, "shape.key") }
@@ -35,17 +43,65 @@ func ShapeKey(dataDir string) (key string, err error) {
 	return key, err
 }
 
-// newShapeKey returns the key of this process. A process with its own NATS makes one at its first start. Several processes on one
-// external NATS would make several, with which the same user has several hashes.
-func (c *Collector) newShapeKey() (k shapeKey, err error) {
-	k.text, err = ShapeKey(c.cfg.DataDir)
-	if err == nil && k.text == "" && c.server != nil {
-		k.text, err = secret.Make(shapeKeyName, ShapeKeyFile(c.cfg.DataDir))
+// newShapeKey returns the key of this process: that of the environment or of the data directory. At its first start, a process with its
+// own NATS makes one; processes on one external NATS share one, because with several the same user has several hashes.
+func (c *Collector) newShapeKey(ctx context.Context) (k shapeKey, err error) {
+	if k.text, err = ShapeKey(c.cfg.DataDir); err != nil || os.Getenv(event.EnvShapeKey) != "" {
+		return k, err
 	}
-	if k.text != "" && os.Getenv(event.EnvShapeKey) == "" {
-		k.file = ShapeKeyFile(c.cfg.DataDir)
+	file := ShapeKeyFile(c.cfg.DataDir)
+	switch {
+	case k.text != "":
+	case c.server != nil:
+		k.text, err = secret.Make(shapeKeyName, file)
+	default:
+		if k.text, err = c.shareShapeKey(ctx); err != nil {
+			c.logger.Warn("no key of users and texts", "err", err, "hint", "start again when NATS answers, or set "+event.EnvShapeKey)
+			return shapeKey{}, nil
+		}
+		err = secret.Store(k.text, shapeKeyName, file)
 	}
+	k.file = file
 	return k, err
+}
+
+// shareShapeKey returns the key of the processes on an external NATS, and makes it if there is none.
+func (c *Collector) shareShapeKey(ctx context.Context) (key string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, shareKeyTimeout)
+	defer cancel()
+	conn, err := jetstream.Connect(ctx, c.nats, c.logger, nil)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if key, err = SharedShapeKey(ctx, conn); key != "" || err != nil && !errors.Is(err, jetstream.ErrNoBucket) {
+		return key, err
+	}
+	if err = conn.Ensure(ctx); err != nil {
+		return "", err
+	}
+	kv, err := conn.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return "", err
+	}
+	key, _ = secret.NewToken()
+	if _, err = kv.Update(ctx, sharedShapeKey, []byte(key), 0); errors.Is(err, jetstream.ErrKeyConflict) { // another process was faster
+		return SharedShapeKey(ctx, conn)
+	}
+	return key, err
+}
+
+// SharedShapeKey returns the key of the processes on an external NATS; "" if there is none.
+func SharedShapeKey(ctx context.Context, conn *jetstream.Conn) (string, error) {
+	kv, err := conn.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", shapeKeyName, err)
+	}
+	value, _, err := kv.Get(ctx, sharedShapeKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return "", nil
+	}
+	return string(value), err
 }
 
 // export returns the line that gives hooks the key; "" if this process does not know where it comes from.

@@ -149,9 +149,9 @@ func (s *Servers) Config() (*config.Effective, error) {
 	return e, nil
 }
 
-// ShapeKey returns the key of the hashes of users: that of the environment, or else that of the data directory unless the stored data is
-// that of the collector at --url. It is "" if there is none.
-func (s *Servers) ShapeKey() (string, error) {
+// ShapeKey returns the key of the hashes of users: that of the environment, or else, unless the stored data is that of the collector at
+// --url, that of the data directory or of the external NATS. It is "" if there is none.
+func (s *Servers) ShapeKey(ctx context.Context) (string, error) {
 	if key := s.getenv(event.EnvShapeKey); key != "" || *s.url != "" {
 		return key, nil
 	}
@@ -159,7 +159,19 @@ func (s *Servers) ShapeKey() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return collector.ShapeKey(e.DataDir)
+	key, err := collector.ShapeKey(e.DataDir)
+	if err != nil || key != "" || e.NATS.URL == "" {
+		return key, err
+	}
+	conn, err := s.ConnectNATS(ctx)
+	if err == nil {
+		defer conn.Close()
+		key, err = collector.SharedShapeKey(ctx, conn)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the key of users: %w; or set %s", err, event.EnvShapeKey)
+	}
+	return key, nil
 }
 
 // collectorAt returns a client for the collector at url. pinned is the file of its certificate if it runs on this machine.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/sinks/spans"
@@ -73,10 +72,13 @@ func (c *checker) checkUserKey() {
 	if !c.running {
 		return
 	}
-	if c.process.NoUserKey {
-		c.warn("users", "set "+event.EnvShapeKey+" to the same random text for all hooks and for llmtap", "hashes of users have no key in llmtap: "+
-			"anyone who reads one can find its name by hashing a list of names")
-		return
+	switch {
+	case c.process.NoUserKey:
+		c.warn("users", "start llmtap again, which makes a key when NATS answers, or set "+event.EnvShapeKey+" to the same random text for all hooks and for llmtap",
+			"hashes of users have no key in llmtap: anyone who reads one can find its name by hashing a list of names")
+	case c.process.UserKey != "":
+		c.ok("users", "llmtap hashes users with a key; each hook without it does so without a key, until its agent starts with %s", c.process.UserKey)
+	default:
+		c.ok("users", "llmtap hashes users with the key in its environment; each hook without the same %s does so without a key", event.EnvShapeKey)
 	}
-	c.ok("users", "llmtap hashes users with a key; hooks need the same in %s, which is in its environment or in %s", event.EnvShapeKey, collector.ShapeKeyFile(c.cfg.DataDir))
 }

@@ -31,7 +31,7 @@ const Times = "A time is a duration before now (15 minutes, 2h, 7d), a local tim
 type Query struct {
 	queries.Query
 	values queries.Values
-	names  func(key func() (string, error)) error // as AddFilters returns it; nil without filters
+	names  func(ctx context.Context, key func(context.Context) (string, error)) error // as AddFilters returns it; nil without filters
 }
 
 // New selects the query named in c.Args, adds its parameters to c and adapts the help. Without a name, it adds --sql. The
@@ -75,8 +75,8 @@ func New(c *command.Call) (*Query, error) {
 
 // AddFilters adds the filters among params to c and appends their values to values. Names of users become values when resolve is called
 // after the flags are parsed, as that of user.Flags.
-func AddFilters(c *command.Call, params []queries.Parameter, values queries.Values) (resolve func(key func() (string, error)) error) {
-	resolve = func(func() (string, error)) error { return nil }
+func AddFilters(c *command.Call, params []queries.Parameter, values queries.Values) (resolve func(ctx context.Context, key func(context.Context) (string, error)) error) {
+	resolve = func(context.Context, func(context.Context) (string, error)) error { return nil }
 	for _, p := range params {
 		if !p.Filter {
 			continue
@@ -119,7 +119,7 @@ func Named(name string, values queries.Values) (*Query, error) {
 // Servers provides the configuration and the stored data. It is implemented by *connect.Servers.
 type Servers interface {
 	Config() (*config.Effective, error)
-	ShapeKey() (string, error)
+	ShapeKey(ctx context.Context) (string, error)
 	WithStore(ctx context.Context, f func(rows.Querier) error) error
 }
 
@@ -130,7 +130,7 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, forma
 		return err
 	}
 	if q.names != nil {
-		if err := q.names(servers.ShapeKey); err != nil {
+		if err := q.names(ctx, servers.ShapeKey); err != nil {
 			return err
 		}
 	}

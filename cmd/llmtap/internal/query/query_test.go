@@ -30,7 +30,7 @@ func parse(t *testing.T, args ...string) (q *Query, help string, err error) {
 		if err := c.Parse(); err != nil || q.names == nil {
 			return err
 		}
-		return q.names(func() (string, error) { return "key", nil })
+		return q.names(t.Context(), func(context.Context) (string, error) { return "key", nil })
 	}}
 	call := &command.Call{Args: append([]string{"query"}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
 	err = command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call)

@@ -14,12 +14,12 @@ func TestFlags(t *testing.T) {
 		t.Helper()
 		var labels []string
 		var stderr strings.Builder
-		cmd := &command.Command{Name: "x", Run: func(_ context.Context, c *command.Call) error {
+		cmd := &command.Command{Name: "x", Run: func(ctx context.Context, c *command.Call) error {
 			resolve := Flags(c, "of this user", func(l string) { labels = append(labels, l) })
 			if err := c.Parse(); err != nil {
 				return err
 			}
-			return resolve(func() (string, error) { return key, nil })
+			return resolve(ctx, func(context.Context) (string, error) { return key, nil })
 		}}
 		call := &command.Call{Args: append([]string{"x"}, args...), Stderr: &stderr, Getenv: func(string) string { return "" }}
 		must.Do(t, command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call))
