@@ -59,7 +59,7 @@ async function refresh() {
 		const top = scrollY === 0;
 		sections.innerHTML = html; // from this server, which escapes all content
 		ownViews();
-		layOut(top ? 40 : Infinity); // at once: what is in sight must not move
+		layOut(top ? 15 : Infinity); // at once: what is in sight must not move
 		sections.querySelectorAll("details").forEach((d) => { d.open = d.open || unfolded.has(place(d)); });
 		if (document.body.hasAttribute("data-tail")) {
 			sections.querySelectorAll("tbody tr").forEach((row) => row.classList.toggle("new", !known.has(row.querySelector("a")?.href)));
@@ -240,4 +240,4 @@ function ownViews() {
 }
 
 ownViews();
-layOut(40);
+layOut(15);
