@@ -5,7 +5,7 @@
 -- bound prices: price table of the configuration, as JSON
 -- One row for each reason and element of a day, stage, version and model; without a reason, nothing was missed. calls to read_percent are
 -- about all calls of the day, stage, version and model, and the columns after reason only about those of the reason. Calls whose answer
--- does not say what was read from the cache (unreported) are in no other number; if none says it, the numbers are NULL. cached_percent is
+-- does not say what was read from the cache (without_usage) are in no other number; if none says it, the numbers are NULL. cached_percent is
 -- the share of the input that was read from the cache, and read_percent that of the tokens that could have been read: reusable. Elements
 -- have no index of a message, nor of the first of tools in another order. missed_usd is NULL for models that are not in the price table.
 WITH
@@ -18,7 +18,7 @@ SELECT
     provider,
     model,
     all_calls AS calls,
-    all_unreported AS unreported,
+    all_unreported AS without_usage,
     if(all_calls > all_unreported, all_input, NULL) AS input,
     if(all_calls > all_unreported, {percent all_cached of all_input}, NULL) AS cached_percent,
     if(all_calls > all_unreported, all_reusable, NULL) AS reusable,

@@ -40,7 +40,7 @@ SELECT
     r.cause AS cause,
     r.n AS failed_calls,
     r.retries AS retries,
-    r.unreported AS unreported,
+    r.unreported AS without_usage,
     r.input AS input_tokens,
     r.output AS output_tokens,
     round(if(known = 0, NULL, {dollars r.}), 4) AS reported_usd,

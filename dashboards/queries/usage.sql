@@ -2,7 +2,7 @@
 -- group Usage and latency
 -- since 1 day
 -- bound prices: price table of the configuration, as JSON
--- Calls whose response reports no usage (unreported) are not in the tokens, the tokens per call and the cost; if none reports it, they are
+-- Calls whose response reports no usage (without_usage) are not in the tokens, the tokens per call and the cost; if none reports it, they are
 -- NULL. SDK retries are counted separately; they are in tokens and cost.
 -- cost_usd is also NULL for models that are not in the price table of the configuration. Latencies are those of successful calls;
 -- first_byte is the time until the response begins.
@@ -17,7 +17,7 @@ SELECT
     countIf({counted}) AS calls,
     countIf(failed AND {counted}) AS failed_calls,
     countIf(retry > 0) AS retries,
-    countIf(input_tokens IS NULL) AS unreported,
+    countIf(input_tokens IS NULL) AS without_usage,
     sum(input_tokens) AS input,
     sum(cached_tokens) AS cached,
     coalesce(sum(cache_written_tokens), 0) AS written,

@@ -69,11 +69,11 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 	{"stuck", map[string]string{"since": "7d"}, `conversation_id=quote-1 service=quotes cause=unexplained root_cause= failed_in_a_row=2 rule_id= message_index=<nil> exchange_id=unknown-3`},
 	{"unknown_errors", nil, `wording=no N failed_calls=3 services=[quotes] statuses=[400] example_text=no 3 last_exchange_id=unknown-3`},
 	// Per million tokens: 1800 at 1000 USD, 1200 cached ones at 100 USD and 300 of output at 2000 USD. Failed calls report none.
-	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=39 failed_calls=10 retries=1 unreported=10 input=3000 cached=1200 output=300 cost_usd=2.52 tokens_per_call=110 p50_seconds=14.5 p95_seconds=34.3 p50_first_byte=0.164 p95_first_byte=0.184`},
+	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=39 failed_calls=10 retries=1 without_usage=10 input=3000 cached=1200 output=300 cost_usd=2.52 tokens_per_call=110 p50_seconds=14.5 p95_seconds=34.3 p50_first_byte=0.164 p95_first_byte=0.184`},
 	// A token missed costs 900 USD less than a million times. Every second call of 1.5.0 missed 50, and the others failed.
-	{"cache", nil, `service=trips stage=planner service_version=1.5.0 calls=19 unreported=10 input=1000 cached_percent=40 reusable=900 read_percent=44 reason=message_edited element=messages detail= calls_with_it=9 missed=500 missed_usd=0.45 first_exchange_id=019aa0b0-0000-7015-8000-000000000015
-service=trips stage=planner service_version=1.4.0 calls=20 unreported=0 input=2000 cached_percent=40 reusable=800 read_percent=100 reason= element= detail= calls_with_it=0 missed=0 missed_usd=0 first_exchange_id=`},
-	{"cache", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes calls=3 unreported=3 input=<nil> cached_percent=<nil> reusable=<nil> read_percent=<nil> reason= missed=<nil> missed_usd=<nil>`},
+	{"cache", nil, `service=trips stage=planner service_version=1.5.0 calls=19 without_usage=10 input=1000 cached_percent=40 reusable=900 read_percent=44 reason=message_edited element=messages detail= calls_with_it=9 missed=500 missed_usd=0.45 first_exchange_id=019aa0b0-0000-7015-8000-000000000015
+service=trips stage=planner service_version=1.4.0 calls=20 without_usage=0 input=2000 cached_percent=40 reusable=800 read_percent=100 reason= element= detail= calls_with_it=0 missed=0 missed_usd=0 first_exchange_id=`},
+	{"cache", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes calls=3 without_usage=3 input=<nil> cached_percent=<nil> reusable=<nil> read_percent=<nil> reason= missed=<nil> missed_usd=<nil>`},
 	// The newest call is an SDK retry, which does not count.
 	{"is_it_over", nil, `service=trips stage=planner cause=orphan_tool_reply calls_since=0 expected_failures=0 failed_5m=0 failed_60m=10 versions=[1.5.0: its last call failed]`},
 	{"is_it_over", map[string]string{"version": "1.4.0"}, ``},
@@ -84,7 +84,7 @@ attribute=tenant value=tenant-6 failed_calls=2 calls=5 failed_percent=40 others_
 attribute=tenant value=tenant-1 failed_calls=2 calls=6 others_percent=<nil>
 attribute=user value=0000000000000000 failed_calls=2 calls=6 others_percent=<nil>`},
 	// Accepted requests have 3000 tokens in 630,490 bytes, and a million tokens cost 1000 USD.
-	{"failure_cost", nil, `service=trips stage=planner cause=orphan_tool_reply failed_calls=10 unreported=10 input_tokens=<nil> output_tokens=<nil> reported_usd=<nil> about_tokens=1001 at_most_usd=1.001 seconds=290`},
+	{"failure_cost", nil, `service=trips stage=planner cause=orphan_tool_reply failed_calls=10 without_usage=10 input_tokens=<nil> output_tokens=<nil> reported_usd=<nil> about_tokens=1001 at_most_usd=1.001 seconds=290`},
 	{"providers", nil, `provider=deepseek model=deepseek-chat server=api.deepseek.com calls=39 failed_calls=10 failed_percent=26 main_cause=orphan_tool_reply statuses=[400] p50_seconds=14.5 tokens_per_second=0.7`},
 	// 60 tokens at 1000 USD per million, 40 cached ones at 100 and 10 of output at 2000.
 	{"calls", map[string]string{"sort": "seconds", "limit": "2"}, `service=trips stage=planner service_version=1.5.0 model=deepseek-chat status=200 cause= seconds=39 input_tokens=100 output_tokens=10 cost=0.084 retry=1 conversation_id=conv-38

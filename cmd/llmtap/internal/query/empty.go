@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/ruledoc"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/nearest"
 )
@@ -51,23 +53,43 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 	return err
 }
 
-// knownNames returns an error if no call has a name that a filter of the command line requires.
+// stored are the statements that list the stored names of filters.
+var stored = []struct{ filter, sql string }{
+	{"service", "SELECT toString(service) AS name FROM exchanges"},
+	{"stage", "SELECT toString(stage) AS name FROM exchanges"},
+	{"environment", "SELECT toString(environment) AS name FROM exchanges"},
+	{"version", "SELECT toString(service_version) AS name FROM exchanges"},
+	{"provider", "SELECT toString(provider) AS name FROM exchanges"},
+	{"model", "SELECT toString(model) AS name FROM exchanges"},
+	{"tool", "SELECT toString(arrayJoin(tools)) AS name FROM exchanges UNION ALL SELECT toString(tool_name) FROM tool_calls"},
+	{"attr", "SELECT toString(arrayJoin(mapKeys(attributes))) AS name FROM exchanges"},
+	{"cause", "SELECT toString(arrayJoin([cause, root_cause])) AS name FROM exchanges WHERE failed"},
+}
+
+// knownNames returns an error if no call has a name that a filter of the command line requires. A cause that llmtap knows needs no call.
 func (q *Query) knownNames(ctx context.Context, store rows.Querier) error {
-	for _, filter := range []string{"service", "stage", "environment", "version", "provider", "model"} {
-		column := strings.Replace(filter, "version", "service_version", 1)
-		for _, name := range q.values[filter] {
-			all, err := rows.Read(ctx, store, "known names", "SELECT toString("+column+") AS name FROM exchanges GROUP BY name ORDER BY name = {name:String} DESC, name = '', name LIMIT 1000", map[string]string{"name": name})
+	for _, s := range stored {
+		for _, name := range q.values[s.filter] {
+			if s.filter == "attr" {
+				name, _, _ = strings.Cut(name, "=")
+			}
+			if name == "" || s.filter == "cause" && slices.Contains(ruledoc.IDs(), name) {
+				continue
+			}
+			all, err := rows.Read(ctx, store, "known names", "SELECT name FROM ("+s.sql+") GROUP BY name ORDER BY name = {name:String} DESC, name = '', name LIMIT 1000", map[string]string{"name": name})
 			if err != nil {
 				return err
 			}
 			var names []string
 			for _, r := range all {
-				names = append(names, r.Text("name"))
+				if r.Text("name") != "" {
+					names = append(names, r.Text("name"))
+				}
 			}
 			if len(names) == 0 || names[0] == name {
 				continue
 			}
-			unknown := fmt.Sprintf("no call of %s %q is stored", filter, name)
+			unknown := fmt.Sprintf("no call of %s %q is stored", s.filter, name)
 			if near := nearest.Name(name, names); near != "" {
 				return fmt.Errorf("%s; did you mean %s?", unknown, near)
 			}

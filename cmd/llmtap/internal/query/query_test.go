@@ -130,3 +130,22 @@ func TestWriteNoRows(t *testing.T) {
 	f("messages_with", params, store{columns, []any{true, newest.AddDate(0, 0, 2), uint64(9), uint64(8)}}, rangeText)
 	f("conversation", nil, store{}, "(no rows)")
 }
+
+func TestKnownNames(t *testing.T) {
+	f := func(filter, value, stored, want string) {
+		t.Helper()
+		q := must.Get(Named("calls", queries.Values{filter: {value}}))(t)
+		err := q.knownNames(t.Context(), store{[]string{"name"}, []any{stored}})
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("%s %s: %s, want %s", filter, value, got, want)
+		}
+	}
+	f("service", "shop", "shop", "<nil>")
+	f("service", "shpo", "shop", `no call of service "shpo" is stored; did you mean shop?`)
+	f("tool", "read_crt", "read_cart", `no call of tool "read_crt" is stored; did you mean read_cart?`)
+	f("attr", "tenat=acme", "tenant", `no call of attr "tenat" is stored; did you mean tenant?`)
+	f("attr", "tenant=acme", "tenant", "<nil>")
+	f("cause", "rate_limit", "orphan_tool_reply", "<nil>") // known, although no call has it
+	f("cause", "orphan", "orphan_tool_reply", `no call of cause "orphan" is stored; stored are calls of orphan_tool_reply`)
+	f("user", "ann", "bob", "<nil>")
+}
