@@ -29,7 +29,8 @@ WITH
             ORDER BY key DESC, group DESC
             LIMIT {limit:UInt32}
         )
-    ) AS groups
+    ) AS groups,
+    {group key} AS key
 SELECT
     what AS group,
     anyLast(toString(service)) AS of_service,
@@ -38,7 +39,6 @@ SELECT
     max(messages) AS longest,
     min(started_at) AS first_call,
     max(started_at) AS last_call,
-    {group key} AS key,
     {next key, group} AS next
 FROM {chosen calls OF GROUPS}
 WHERE what != ''

@@ -5,7 +5,7 @@
 -- The duration of a tool call is the time between its start and its end if the agent reports them (measured). Otherwise it is
 -- the time from the response that requested the call to the request that contains its reply, which includes other work of the
 -- agent. An error is one that the agent reports, or a reply that reports one.
-WITH if(started_at IS NOT NULL AND ended_at IS NOT NULL, dateDiff('millisecond', started_at, ended_at), dateDiff('millisecond', asked_at, answered_at)) / 1000 AS seconds
+WITH if(started_at IS NOT NULL AND ended_at IS NOT NULL, dateDiff('microsecond', started_at, ended_at), dateDiff('microsecond', asked_at, answered_at)) / 1e6 AS seconds
 SELECT
     tool_name,
     service,
@@ -13,10 +13,10 @@ SELECT
     count() AS calls,
     countIf(started_at IS NOT NULL AND ended_at IS NOT NULL) AS measured,
     countIf(tool_status = 'error' OR reply_error != '') AS errors,
-    round(quantile(0.5)(assumeNotNull(seconds)), 3) AS p50_seconds,
-    round(quantile(0.95)(assumeNotNull(seconds)), 3) AS p95_seconds,
-    round(max(assumeNotNull(seconds)), 3) AS max_seconds,
-    round(sum(assumeNotNull(seconds)), 0) AS total_seconds,
+    round(quantile(0.5)(assumeNotNull(seconds)), 4) AS p50_seconds,
+    round(quantile(0.95)(assumeNotNull(seconds)), 4) AS p95_seconds,
+    round(max(assumeNotNull(seconds)), 4) AS max_seconds,
+    round(sum(assumeNotNull(seconds)), 3) AS total_seconds,
     argMax(exchange_id, assumeNotNull(seconds)) AS slowest_asked_by
 FROM tool_calls_final
 WHERE seconds IS NOT NULL

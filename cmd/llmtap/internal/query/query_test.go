@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -141,7 +142,7 @@ func TestKnownNames(t *testing.T) {
 		}
 	}
 	f("service", "shop", "shop", "<nil>")
-	f("service", "shpo", "shop", `no call of service "shpo" is stored; did you mean shop?`)
+	f("service", "shopp", "shop", `no call of service "shopp" is stored; did you mean shop?`)
 	f("tool", "read_crt", "read_cart", `no call of tool "read_crt" is stored; did you mean read_cart?`)
 	f("attr", "tenat=acme", "tenant", `no call of attr "tenat" is stored; did you mean tenant?`)
 	f("attr", "tenant=acme", "tenant", "<nil>")
