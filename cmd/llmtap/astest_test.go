@@ -206,5 +206,5 @@ func TestAsTestErrors(t *testing.T) {
 	f(command.ExitFailed, "no stored request breaks a rule", "none", "--as-test", "pytest")
 	f(command.ExitBadInput, "--as-test excludes --tool and --format", "dropped", "--as-test", "go", "--format", "json")
 	f(command.ExitBadInput, "pytest, go", "dropped", "--as-test", "junit")
-	f(command.ExitFailed, "no stored exchange or conversation has this id", "no such conversation", "--as-test", "go")
+	f(command.ExitFailed, "no stored call or conversation has this id", "no such conversation", "--as-test", "go")
 }

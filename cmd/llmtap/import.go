@@ -19,11 +19,11 @@ var importCommand = &command.Command{
 	Name:  "import",
 	Args:  "FILE|-...",
 	Short: "Import recorded traffic: store and judge it, without alerts",
-	Long: `Publishes recorded exchanges to a running llmtap. Imports never count in tallies,
+	Long: `Publishes recorded calls to a running llmtap. Imports never count in tallies,
 so they trigger no alerts. Importing a file, or a copy of it, again with the same
 --service and --date changes nothing. Reads, plain, gzip or zstd:
 
-  JSON lines  one exchange per line:
+  JSON lines  one call per line:
               {"url":…, "request":…, "status":200, "response":…}
               Bodies are JSON, strings (such as server-sent events), or base64
               with "response_encoding":"base64". Optional: method, time,

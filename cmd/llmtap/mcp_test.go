@@ -132,7 +132,7 @@ func tour(t *testing.T, a agent) {
 	}
 	proof := incident.Proofs[0]
 	text := a.call(proof.Next.Tool, proof.Next.Arguments, nil)
-	wantAll(t, "show", text, "exchange "+proof.Exchange+"\n", fmt.Sprintf("  > %3d tool", proof.Message), "first seen in 2.4.0; 2.3.9 made ", incident.Fix, "- tool_calls[0].function.name")
+	wantAll(t, "show", text, "call "+proof.Exchange+"\n", fmt.Sprintf("  > %3d tool", proof.Message), "first seen in 2.4.0; 2.3.9 made ", incident.Fix, "- tool_calls[0].function.name")
 	must.Contain(t, a.call("show", map[string]any{"id": incident.Conversations[0]}, nil), fmt.Sprintf("  > %3d tool", proof.Message), "the conversation does not mark the message")
 	a.call("query", map[string]any{"name": "conversations_hit", "parameters": map[string]any{"since": "15 minutes", "cause": "orphan_tool_reply", "limit": 2}}, nil)
 	a.call("rules", map[string]any{"id": "tool_calls_dropped_on_save"}, nil)

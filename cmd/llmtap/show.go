@@ -16,8 +16,8 @@ var showCommand = &command.Command{
 	Name:  "show",
 	Args:  "ID",
 	Short: "Show a stored call or conversation, with its faults marked",
-	Long: `An exchange is shown with its messages, parameters, answer, cause and findings; a
-conversation with the messages that each exchange added. Below a finding, lines
+	Long: `A call is shown with its messages, parameters, answer, cause and findings; a
+conversation with the messages that each call added. Below a finding, lines
 marked - show what the model said, lines marked + what the request contains instead.
 A unique prefix of at least 8 characters is enough as ID.
 

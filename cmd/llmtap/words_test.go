@@ -20,6 +20,8 @@ import (
 //	tool call     what a model asks for; its result is the reply
 //	notification  what people get in Slack or by another receiver
 //	stage         service/stage, or only the service if its calls have no stage
+//
+// Evidence of the analyzer alone says exchange, because "the answer of call c1 calls read_cart" has two kinds of calls.
 var vocabulary = []struct{ say, not string }{
 	{"call", `\bexchanges?\b`},
 	{"without usage", `\bunreported\b`},
@@ -28,11 +30,13 @@ var vocabulary = []struct{ say, not string }{
 }
 
 var (
-	markup  = regexp.MustCompile(`(?s)\{\{.*?\}\}|<(code|pre)\b.*?</(?:code|pre)>|<[^>]*>`)
-	literal = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
+	markup    = regexp.MustCompile(`(?s)\{\{.*?\}\}|<(code|pre)\b.*?</(?:code|pre)>|<[^>]*>`)
+	spelled   = regexp.MustCompile(`answer of exchange|\{filter exchanges|%s/`)
+	statement = regexp.MustCompile(`\b(SELECT|FROM|WHERE)\b`)
+	literal   = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
 )
 
-// Pages, help texts and notices use the words of the list.
+// Pages, help texts, notices and what commands print use the words of the list.
 func TestWords(t *testing.T) {
 	check := func(name, text string) {
 		t.Helper()
@@ -52,6 +56,18 @@ func TestWords(t *testing.T) {
 		t.Fatalf("the notices are not found: %q", list)
 	}
 	check("notices", strings.Join(literal.FindAllString(list, -1), "\n"))
+	code := must.Get(filepath.Glob("*.go"))(t)
+	code = append(code, must.Get(filepath.Glob("internal/*/*.go"))(t)...)
+	for _, path := range code {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for _, text := range literal.FindAllString(string(must.Get(os.ReadFile(path))(t)), -1) {
+			if text = spelled.ReplaceAllString(text, ""); strings.Contains(text, " ") && !statement.MatchString(text) {
+				check(path, strings.TrimSuffix(text, `"`))
+			}
+		}
+	}
 	var help func(c *command.Command)
 	help = func(c *command.Command) {
 		check(c.Name, c.Short)

@@ -337,7 +337,7 @@ func (a *Alert) write(b *strings.Builder, style *terminal.Style) {
 		line("first version %s, no clean version known", label(a.FirstVersion))
 	}
 	if x := a.Example; x != nil {
-		line("example: exchange %s of conversation %s: %s", label(x.Exchange), label(x.Conversation), text(cmp.Or(x.Summary, x.Error)))
+		line("example: call %s of conversation %s: %s", label(x.Exchange), label(x.Conversation), text(cmp.Or(x.Summary, x.Error)))
 	}
 	if a.Fix != "" {
 		line("fix: %s", text(a.Fix))

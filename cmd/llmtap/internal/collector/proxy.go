@@ -59,7 +59,7 @@ func (p *proxyRole) run(ctx context.Context) error {
 // waiting describes the proxy while NATS is not usable.
 func (p *proxyRole) waiting() string {
 	s := p.proxy.Stats()
-	return fmt.Sprintf("forwards calls; %d recorded events wait in memory, %d exchanges were dropped", s.Pending, s.Dropped)
+	return fmt.Sprintf("forwards calls; %d recorded events wait in memory, %d calls were dropped", s.Pending, s.Dropped)
 }
 
 // recorded returns a description of the recorded data.

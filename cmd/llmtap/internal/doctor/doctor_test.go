@@ -255,7 +255,7 @@ func TestNATS(t *testing.T) {
 	checks = examine(t, env)
 	expect(t, checks, "backlog", Fail, "p0of1: ", " messages pending, ", "of 24h (68% of its size)", "clickhouse")
 	expect(t, checks, "dead_letters", Warn, "too_large 1", event.StreamDead)
-	expect(t, checks, "losses", Warn, "hooks dropped exchanges in the last hour: checkout 6")
+	expect(t, checks, "losses", Warn, "hooks dropped calls in the last hour: checkout 6")
 	expect(t, checks, "capture", Warn, "not recorded in the last hour: batches: nightly 2", "llmtap import")
 	expect(t, checks, "capture", Warn, "not recorded in the last hour: calls over gRPC: dspy 10", "transport=")
 	expect(t, checks, "tallies", OK)

@@ -221,10 +221,10 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 		c.warn("capture", u.fix, "not recorded in the last hour: %s: %s", u.calls, ranking(uncaptured[transport]))
 	}
 	if len(dropped) > 0 {
-		c.warn("losses", "their queues were full: check the network to NATS, and the memory limit of the hooks", "hooks dropped exchanges in the last hour: %s", ranking(dropped))
+		c.warn("losses", "their queues were full: check the network to NATS, and the memory limit of the hooks", "hooks dropped calls in the last hour: %s", ranking(dropped))
 	}
 	if len(lost) > 0 {
-		c.warn("losses", "look for killed processes, and check the limits of the stream", "events were lost in the last hour, including those of dropped exchanges: %s", ranking(lost))
+		c.warn("losses", "look for killed processes, and check the limits of the stream", "events were lost in the last hour, including those of dropped calls: %s", ranking(lost))
 	}
 	if len(lost)+len(dropped) == 0 {
 		c.ok("losses", "none in the last hour")

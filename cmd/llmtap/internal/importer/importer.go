@@ -114,7 +114,7 @@ func (im *Importer) Run(ctx context.Context, files []string) error {
 	}
 	im.countUnasked()
 	if err := im.Publisher.Flush(ctx); err != nil {
-		return fmt.Errorf("publish exchanges: %w", err)
+		return fmt.Errorf("publish calls: %w", err)
 	}
 	if im.Store == nil {
 		return nil
@@ -283,7 +283,7 @@ func (im *Importer) publish(ctx context.Context, x *recorded.Exchange) error {
 }
 
 func (im *Importer) status() {
-	im.Progress.Status("%d exchanges, %.1f MB, %d stored", im.Report.Exchanges, float64(im.Report.Bytes)/1e6, im.stored)
+	im.Progress.Status("%d calls, %.1f MB, %d stored", im.Report.Exchanges, float64(im.Report.Bytes)/1e6, im.stored)
 }
 
 // await waits until n exchanges of this import are stored.
@@ -302,7 +302,7 @@ func (im *Importer) await(ctx context.Context, n int) error {
 		}
 		im.status()
 		if time.Since(advanced) > stallTimeout {
-			err = errors.Join(err, fmt.Errorf("%d of %d exchanges are stored, none within the last %v; the others stay in the stream until the collector reads them", im.stored, n, stallTimeout))
+			err = errors.Join(err, fmt.Errorf("%d of %d calls are stored, none within the last %v; the others stay in the stream until the collector reads them", im.stored, n, stallTimeout))
 			return fmt.Errorf("wait for the collector: %w", err)
 		}
 		select {

@@ -78,7 +78,7 @@ func TestRun(t *testing.T) {
 		if s := stderr.String(); !strings.Contains(s, "log.jsonl:4: ") || !strings.Contains(s, "open nosuch.jsonl") {
 			t.Errorf("stderr: %s", s)
 		}
-		if err := r.Write(&out, command.Text); err != nil || !strings.Contains(out.String(), "imported 3 exchanges of 5 records: ") ||
+		if err := r.Write(&out, command.Text); err != nil || !strings.Contains(out.String(), "imported 3 calls of 5 records: ") ||
 			!strings.Contains(out.String(), "  stored: 3, with findings: 1 reject\n") {
 			t.Errorf("%v\n%s", err, &out)
 		}
@@ -128,7 +128,7 @@ func TestRunStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{delay: 1e9}
 		im := &Importer{Publisher: f, Store: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 1)), Progress: terminal.NewProgress(&bytes.Buffer{})}
-		must.Fail(t, im.Run(t.Context(), []string{"-"}), "wait for the collector: 0 of 1 exchanges are stored, none within the last 1m0s")
+		must.Fail(t, im.Run(t.Context(), []string{"-"}), "wait for the collector: 0 of 1 calls are stored, none within the last 1m0s")
 	})
 }
 

@@ -45,7 +45,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 		return command.WriteJSON(w, r)
 	}
 	mb := float64(r.Bytes) / 1e6
-	fmt.Fprintf(w, "imported %s of %s: %.1f MB in %.1f s (%.1f MB/s)\n", quantity.Plural(r.Exchanges, "exchange"), quantity.Plural(r.Records, "record"),
+	fmt.Fprintf(w, "imported %s of %s: %.1f MB in %.1f s (%.1f MB/s)\n", quantity.Plural(r.Exchanges, "call"), quantity.Plural(r.Records, "record"),
 		mb, r.Seconds, mb/max(r.Seconds, 1e-3))
 	for _, k := range slices.Sorted(maps.Keys(r.Skipped)) {
 		fmt.Fprintf(w, "  skipped  %6d  %s\n", r.Skipped[k], k)
@@ -57,7 +57,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 		fmt.Fprintf(w, "  files without records: %d\n", r.Empty)
 	}
 	if r.Untimed > 0 {
-		fmt.Fprintf(w, "  exchanges without a time: %d; --date sets their day\n", r.Untimed)
+		fmt.Fprintf(w, "  calls without a time: %d; --date sets their day\n", r.Untimed)
 	}
 	if r.Stored != nil {
 		fmt.Fprintf(w, "  stored: %d, with findings:", *r.Stored)

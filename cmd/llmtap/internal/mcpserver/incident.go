@@ -19,7 +19,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
-const incidentDoc = `The failures of a stage with one cause: number of calls, whether it is over, versions with and without it, whose change, the fix, proof (example exchange, index of the broken message, what the provider answered), conversations that are hit. Arguments: those that whats_wrong names. why may also be a rule or a signal, for calls that were accepted in spite of a violation.`
+const incidentDoc = `The failures of a stage with one cause: number of calls, whether it is over, versions with and without it, whose change, the fix, proof (example call, index of the broken message, what the provider answered), conversations that are hit. Arguments: those that whats_wrong names. why may also be a rule or a signal, for calls that were accepted in spite of a violation.`
 
 // An incidentInput selects failures.
 type incidentInput struct {
@@ -255,7 +255,7 @@ func (x *incident) text() string {
 	field(&b, "first and last", fmt.Sprintf("%s, %s; %s since then", x.First, x.Last, quantity.Plural(x.CallsSince, "call")))
 	field(&b, "state", x.State)
 	field(&b, "whose change", x.Change)
-	field(&b, "first exchange", x.FirstExchange)
+	field(&b, "first call", x.FirstExchange)
 	for _, c := range x.Changes {
 		field(&b, "changed before", c)
 	}
@@ -269,7 +269,7 @@ func (x *incident) text() string {
 	}
 	for i := range x.Proofs {
 		p := &x.Proofs[i]
-		fmt.Fprintf(&b, "\nProof %d: %s like exchange %s, %s, %s %s, status %d\n", i+1, quantity.Plural(p.Number, "call"), p.Exchange, p.At, p.Provider, p.Model, p.Status)
+		fmt.Fprintf(&b, "\nProof %d: %s like call %s, %s, %s %s, status %d\n", i+1, quantity.Plural(p.Number, "call"), p.Exchange, p.At, p.Provider, p.Model, p.Status)
 		field(&b, "provider's error", p.Error)
 		if p.Rule != "" {
 			place := "the request as a whole"

@@ -52,7 +52,7 @@ func (*tools) explain(_ context.Context, in explainInput) (answer, error) {
 	return paged(b.String(), in.Offset)
 }
 
-const lintDoc = `Check a message history before a provider rejects it: violations of the message protocol with the index of the message and the fix. Use it on the request that your code builds. Input: a request body, a message array, exchanges {"request":…,"response":…,"status":…,"url":…} or conversations, as JSON or JSON lines. Needs no stored data, and stores nothing.`
+const lintDoc = `Check a message history before a provider rejects it: violations of the message protocol with the index of the message and the fix. Use it on the request that your code builds. Input: a request body, a message array, calls {"request":…,"response":…,"status":…,"url":…} or conversations, as JSON or JSON lines. Needs no stored data, and stores nothing.`
 
 type lintInput struct {
 	History any    `json:"history" jsonschema:"the history as JSON text, or the JSON value itself"`
@@ -90,7 +90,7 @@ func (*tools) lint(ctx context.Context, in lintInput) (answer, error) {
 	return paged(b.String(), in.Offset)
 }
 
-const repairDoc = `Repair a message history that a provider refuses, with the fewest changes: what was wrong, what was changed, what was lost, and a JSON patch (RFC 6902) for the history. Use it for stored histories that are broken already; to keep new ones whole, fix the code that builds them. Input as for lint: exchanges of one conversation in order give lost calls back. Needs no stored data, and stores nothing.`
+const repairDoc = `Repair a message history that a provider refuses, with the fewest changes: what was wrong, what was changed, what was lost, and a JSON patch (RFC 6902) for the history. Use it for stored histories that are broken already; to keep new ones whole, fix the code that builds them. Input as for lint: calls of one conversation in order give lost calls back. Needs no stored data, and stores nothing.`
 
 func (*tools) repair(_ context.Context, in lintInput) (answer, error) {
 	text, forced, err := in.read()

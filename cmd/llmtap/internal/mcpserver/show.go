@@ -10,13 +10,13 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 )
 
-const showDoc = `Show a stored exchange (one LLM call) or conversation by id: its messages with roles, ids and tools, the broken message marked with > and its defect, root cause, first bad version and fix below it. Lines marked - show what the model said, lines marked + what the request contains instead. Message indexes count from 0.`
+const showDoc = `Show a stored LLM call or conversation by id: its messages with roles, ids and tools, the broken message marked with > and its defect, root cause, first bad version and fix below it. Lines marked - show what the model said, lines marked + what the request contains instead. Message indexes count from 0.`
 
 type showInput struct {
-	ID     string `json:"id" jsonschema:"id of an exchange or a conversation; a unique prefix of 8 characters is enough"`
+	ID     string `json:"id" jsonschema:"id of a call or a conversation; a unique prefix of 8 characters is enough"`
 	Tool   string `json:"tool,omitempty" jsonschema:"show the calls of this tool, or the call with this id, with their replies"`
 	Full   bool   `json:"full,omitempty" jsonschema:"do not shorten texts and lists of messages"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"maximum number of exchanges of a conversation, failures first, then the newest; or of calls of a tool; default 10"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"maximum number of calls of a conversation, failures first, then the newest; or of tool calls; default 10"`
 	Offset int    `json:"offset,omitempty" jsonschema:"byte of the answer to begin at, to continue an answer"`
 }
 

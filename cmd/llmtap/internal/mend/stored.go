@@ -23,9 +23,9 @@ func Stored(ctx context.Context, q rows.Querier, id string) (*History, error) {
 		return nil, err
 	}
 	if conversation == "" {
-		return nil, fmt.Errorf("%w: %q is an exchange without a conversation", show.ErrUnknown, id)
+		return nil, fmt.Errorf("%w: %q is a call without a conversation", show.ErrUnknown, id)
 	}
-	newest, err := rows.Read(ctx, q, "newest exchange", `SELECT exchange_id FROM exchanges_final
+	newest, err := rows.Read(ctx, q, "newest call", `SELECT exchange_id FROM exchanges_final
 		WHERE conversation_id = {id:String} ORDER BY stored_at DESC, exchange_id DESC LIMIT 1`, map[string]string{"id": conversation})
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func Stored(ctx context.Context, q rows.Querier, id string) (*History, error) {
 	}
 	body, ok := e.Body()
 	if !ok {
-		return nil, fmt.Errorf("%w: exchange %s lacks %s", ErrNotStored, e.ID, strings.Join(e.Missing, "; "))
+		return nil, fmt.Errorf("%w: call %s lacks %s", ErrNotStored, e.ID, strings.Join(e.Missing, "; "))
 	}
 	why := cause.Cause{ID: e.Cause, Class: cause.Class(e.Cause), Known: e.CauseKnown}
 	h := &History{

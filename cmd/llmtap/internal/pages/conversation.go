@@ -109,7 +109,7 @@ func (c Conversations) Raw(ctx context.Context, id, part string) ([]byte, error)
 		body = e.Messages[i]
 	}
 	if body == "" {
-		return nil, fmt.Errorf("%w: this part of the exchange is not stored", web.ErrNotFound)
+		return nil, fmt.Errorf("%w: this part of the call is not stored", web.ErrNotFound)
 	}
 	return []byte(body), nil
 }

@@ -36,7 +36,7 @@ type Record struct {
 }
 
 // ErrNoHistory is the error for JSON that is not a record.
-var ErrNoHistory = errors.New("no history: not a request body, a message array, an exchange or a conversation")
+var ErrNoHistory = errors.New("no history: not a request body, a message array, a call or a conversation")
 
 // Split returns the records of a JSON value: the elements of an array of records, else the value.
 func Split(v Value) []Value {

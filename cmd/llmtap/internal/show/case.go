@@ -56,7 +56,7 @@ func (s Store) Case(ctx context.Context, id string) (*Exchange, *reduce.Case, *r
 	}
 	f := e.fault(found)
 	if f == nil {
-		return nil, nil, nil, fmt.Errorf("exchange %s: %w", e.ID, ErrNoFault)
+		return nil, nil, nil, fmt.Errorf("call %s: %w", e.ID, ErrNoFault)
 	}
 	return e, c, f, nil
 }
@@ -114,11 +114,11 @@ func (e *Exchange) step() (reduce.Step, error) {
 		if len(e.Missing) > 0 {
 			missing = e.Missing[0]
 		}
-		return step, fmt.Errorf("exchange %s is incomplete; not stored: %s", e.ID, missing)
+		return step, fmt.Errorf("call %s is incomplete; not stored: %s", e.ID, missing)
 	}
 	var err error
 	if step.Request, err = reduce.Decode[map[string]any]([]byte(body)); err != nil {
-		return step, fmt.Errorf("exchange %s: %w", e.ID, err)
+		return step, fmt.Errorf("call %s: %w", e.ID, err)
 	}
 	for _, m := range records.Answer(wire.Dialect(e.Dialect), []byte(e.Answer)) {
 		message, err := reduce.Decode[any](m)

@@ -241,9 +241,9 @@ func (c *Conversation) compare(ctx context.Context, s Store) error {
 // Text writes c for a terminal: each exchange with the messages it added, its answer and its findings.
 func (c *Conversation) Text(w io.Writer, o Options) error {
 	v := o.view()
-	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), quantity.Plural(c.Count, "exchange"))) + "\n")
+	v.WriteString(v.Bold(fmt.Sprintf("conversation %s, %s", terminal.Clip(c.ID, 200), quantity.Plural(c.Count, "call"))) + "\n")
 	if c.Truncated {
-		v.linef(0, 0, "There are more exchanges; only the first %s are read.", quantity.Count(maxExchanges))
+		v.linef(0, 0, "There are more calls; only the first %s are read.", quantity.Count(maxExchanges))
 	}
 	shaped, withheld, shown := false, false, 0
 	for _, t := range c.Exchanges {
@@ -272,7 +272,7 @@ func (c *Conversation) Text(w io.Writer, o Options) error {
 func (v *view) left(n int) {
 	if n > 0 {
 		v.WriteString("\n")
-		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see %s", quantity.Plural(n, "exchange"), v.option("limit"))
+		v.linef(0, 0, "… %s left out, without failures or beyond the limit; see %s", quantity.Plural(n, "call"), v.option("limit"))
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 )
 
 // ErrUnknown means that no stored exchange or conversation has the id.
-var ErrUnknown = errors.New("no stored exchange or conversation has this id")
+var ErrUnknown = errors.New("no stored call or conversation has this id")
 
 // ErrAmbiguous means that a prefix matches several ids.
 var ErrAmbiguous = errors.New("is a prefix of several ids")
@@ -173,13 +173,13 @@ func (s Store) Write(ctx context.Context, w io.Writer, id string, o Options) err
 	case err != nil:
 		return err
 	case o.Tool != "" && o.Format == Body:
-		return command.BadInputf("--format body requires an exchange without --tool")
+		return command.BadInputf("--format body requires a call, without --tool")
 	case o.Tool != "":
 		return s.writeTool(ctx, w, exchange, conversation, o)
 	case exchange != "":
 		return s.writeExchange(ctx, w, exchange, o)
 	case o.Format == Body:
-		return command.BadInputf("%q is a conversation: --format body requires an exchange", id)
+		return command.BadInputf("%q is a conversation: --format body requires a call", id)
 	}
 	c, err := s.Conversation(ctx, conversation, o.Limit, o.Full)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 	if err != nil || complete || e.withheld || e.degraded && o.Format != Body {
 		return err
 	}
-	return fmt.Errorf("exchange %s is incomplete; not stored: %s", id, e.Missing[0])
+	return fmt.Errorf("call %s is incomplete; not stored: %s", id, e.Missing[0])
 }
 
 // writeLine writes v as one line of JSON.

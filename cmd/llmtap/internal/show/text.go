@@ -28,7 +28,7 @@ const (
 // Text writes e for a terminal.
 func (e *Exchange) Text(w io.Writer, o Options) error {
 	v := o.view()
-	v.WriteString(v.Bold("exchange "+e.ID) + "\n")
+	v.WriteString(v.Bold("call "+e.ID) + "\n")
 	v.fact("conversation", terminal.Clip(e.Conversation, 200))
 	v.fact("time", v.Time(e.StartedAt)+", took "+quantity.Latency(e.Seconds))
 	v.fact("sender", e.sender())
@@ -53,7 +53,7 @@ func (e *Exchange) Text(w io.Writer, o Options) error {
 		v.WriteString("\n" + v.Bold("earlier findings of the conversation, which the history may still contain") + "\n")
 		for i := range e.Earlier {
 			f := &e.Earlier[i]
-			v.linef(2, 2, "%s (%s): %s; first seen in exchange %s", f.Rule, f.Verdict(), v.short(f.Summary, shownText), f.Exchange)
+			v.linef(2, 2, "%s (%s): %s; first seen in call %s", f.Rule, f.Verdict(), v.short(f.Summary, shownText), f.Exchange)
 		}
 	}
 	if e.Answer != "" {

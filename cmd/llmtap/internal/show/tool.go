@@ -192,7 +192,7 @@ func (s Store) writeTool(ctx context.Context, w io.Writer, exchange, conversatio
 func (v *view) toolCall(c *ToolCall) {
 	title := strings.TrimSpace(terminal.Clip(c.ToolName, maxID) + "  " + terminal.Clip(c.ToolCallID, shownLabel))
 	fmt.Fprintf(v, "\n%s  %s\n", v.Bold(title), c.State)
-	v.labeled(2, 10, "called", v.Time(c.AskedAt)+", exchange "+c.Exchange)
+	v.labeled(2, 10, "called", v.Time(c.AskedAt)+", LLM call "+c.Exchange)
 	v.text(4, notStored(c.Arguments, "arguments"), shownError)
 	if c.AnsweredBy == "" {
 		v.linef(2, 2, "no reply")
@@ -202,7 +202,7 @@ func (v *view) toolCall(c *ToolCall) {
 	if c.Message >= 0 {
 		at = fmt.Sprintf(", message %d", c.Message)
 	}
-	v.labeled(2, 10, "returned", v.Time(c.AnsweredAt)+", exchange "+c.AnsweredBy+at)
+	v.labeled(2, 10, "returned", v.Time(c.AnsweredAt)+", LLM call "+c.AnsweredBy+at)
 	if c.replied && c.Reply == "" {
 		v.linef(4, 0, "(empty)")
 		return
