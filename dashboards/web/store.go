@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
+	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
 //go:embed sql/*.sql
@@ -107,6 +109,11 @@ func (s store) whyEmpty(ctx context.Context, v *View, texts bool) (string, error
 		at := v.At(rows[0].Time("newest"))
 		return fmt.Sprintf("The newest stored call began %s, at %s.", at.Relative(), at.Absolute()), nil
 	}
+	for _, name := range []string{"service", "stage", "environment", "version", "provider", "model", "tool"} {
+		if text, err := s.whyUnknown(ctx, v, name); text != "" || err != nil {
+			return text, err
+		}
+	}
 	if !texts {
 		return "", nil
 	}
@@ -120,6 +127,30 @@ func (s store) whyEmpty(ctx context.Context, v *View, texts bool) (string, error
 		return "Only the shapes of messages are stored, without their texts. To store texts, set the capture mode of the hooks to full.", nil
 	}
 	return "", nil
+}
+
+// whyUnknown says that no call of the other filters has the value of one, although calls have others; "" if that is not so.
+func (s store) whyUnknown(ctx context.Context, v *View, name string) (string, error) {
+	value := v.Get(name)
+	if value == "" {
+		return "", nil
+	}
+	list, err := s.suggestions(ctx, v, name, 10_000)
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	var known []string
+	for _, one := range list {
+		known = append(known, fmt.Sprint(one[0]))
+	}
+	text := fmt.Sprintf("No such call has the %s “%s”", name, value)
+	switch near := nearest.Name(value, known); {
+	case slices.Contains(known, value):
+		return "", nil
+	case near != "":
+		return text + "; did you mean “" + near + "”?", nil
+	}
+	return text + "; there are " + strings.Join(known[:min(len(known), 10)], ", ") + ".", nil
 }
 
 // rowsOf returns the rows of t.

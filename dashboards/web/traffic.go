@@ -456,23 +456,32 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such filter", http.StatusNotFound)
 		return
 	}
-	q, err := queries.Get("calls_by")
+	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
+	defer cancel()
+	list, err := s.suggestions(ctx, v, name, 50)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, readable(err), http.StatusServiceUnavailable)
 		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(list) // the client has left
+}
+
+// suggestions returns at most limit values of a filter within the time range and the other filters, those with the most calls first.
+func (s store) suggestions(ctx context.Context, v *View, name string, limit int) ([]suggestion, error) {
+	q, err := queries.Get("calls_by")
+	if err != nil {
+		return nil, err
+	}
 	values := (&exploration{Query: q, View: v}).values()
-	maps.Copy(values, queries.Values{"by": {name}, "sort": {"calls"}, "limit": {"50"}})
+	maps.Copy(values, queries.Values{"by": {name}, "sort": {"calls"}, "limit": {strconv.Itoa(limit)}})
 	if name != "attr" { // all of them must match
 		delete(values, name)
 	}
 	delete(values, "after")
-	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
-	defer cancel()
 	t, err := s.run(ctx, q.Only("group", "of_service", "calls"), values, v.Now)
 	if err != nil {
-		http.Error(w, readable(err), http.StatusServiceUnavailable)
-		return
+		return nil, err
 	}
 	list := []suggestion{}
 	for _, row := range rowsOf(t) {
@@ -493,6 +502,5 @@ func (s suggester) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list = append(list, suggestion{value, row.Int64("calls")})
 	}
 	slices.SortStableFunc(list, func(a, b suggestion) int { return cmp.Compare(b[1].(int64), a[1].(int64)) })
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(list) // the client has left
+	return list, nil
 }

@@ -123,6 +123,18 @@ func TestSuggest(t *testing.T) {
 	}}
 	_, body = get(newTest(t, fakeSource{rows: map[string]*Table{"by conversation, run, user": stages}}, ""), "/suggest/stage")
 	must.Equal(t, strings.TrimSpace(body), `[["plan",4],["run",2]]`, "stages")
+	// A list that is empty because of a misspelt name says so.
+	shops := fakeSource{rows: map[string]*Table{
+		"by conversation, run, user": {Columns: []Column{{"group", "String"}, {"calls", "UInt64"}}, Rows: [][]any{{"shop", uint64(3)}}},
+		"did the newest stored call": {Columns: []Column{{"newest", "DateTime64"}}, Rows: [][]any{{testNow}}},
+		"Which calls were made":      {},
+	}}
+	for value, want := range map[string]string{"shopp": "No such call has the service “shopp”; did you mean “shop”?", "other": "No such call has the service “other”; there are shop."} {
+		_, body = get(newTest(t, shops, ""), "/traffic/calls?service="+value)
+		wantAll(t, body, want)
+	}
+	_, body = get(newTest(t, shops, ""), "/traffic/calls?service=shop")
+	must.Equal(t, strings.Contains(body, "No such call"), false, "a known service")
 	resp, _ := get(h, "/suggest/nothing")
 	must.Equal(t, resp.StatusCode, http.StatusNotFound, "an unknown filter")
 }
