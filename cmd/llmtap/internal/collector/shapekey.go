@@ -56,7 +56,7 @@ func (c *Collector) newShapeKey(ctx context.Context) (k shapeKey, err error) {
 		k.text, err = secret.Make(shapeKeyName, file)
 	default:
 		if k.text, err = c.shareShapeKey(ctx); err != nil {
-			c.logger.Warn("no key of users and texts", "err", err, "hint", "start again when NATS answers, or set "+event.EnvShapeKey)
+			c.logger.Warn("no key of users and texts", "err", err, "hint", "start again when NATS answers and has the streams of llmtap, or set "+event.EnvShapeKey)
 			return shapeKey{}, nil
 		}
 		err = secret.Store(k.text, shapeKeyName, file)
@@ -74,11 +74,12 @@ func (c *Collector) shareShapeKey(ctx context.Context) (key string, err error) {
 		return "", err
 	}
 	defer conn.Close()
-	if key, err = SharedShapeKey(ctx, conn); key != "" || err != nil && !errors.Is(err, jetstream.ErrNoBucket) {
-		return key, err
+	key, err = SharedShapeKey(ctx, conn)
+	if errors.Is(err, jetstream.ErrNoBucket) && c.stores() { // the other roles may not know the limits of streams
+		err = conn.Ensure(ctx)
 	}
-	if err = conn.Ensure(ctx); err != nil {
-		return "", err
+	if key != "" || err != nil {
+		return key, err
 	}
 	kv, err := conn.KV(ctx, event.BucketAlerts)
 	if err != nil {

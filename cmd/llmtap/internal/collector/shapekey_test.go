@@ -43,6 +43,9 @@ func TestSharedShapeKey(t *testing.T) {
 	must.Equal(t, must.Get(first.newShapeKey(t.Context()))(t), shapeKey{text: "own"}, "with a key in the environment")
 
 	t.Setenv(event.EnvShapeKey, "")
+	proxy := outside(t, srv)
+	proxy.cfg.Roles = []string{config.RoleProxy}
+	must.Equal(t, must.Get(proxy.newShapeKey(t.Context()))(t), shapeKey{}, "a proxy before there are streams")
 	keys := make([]shapeKey, 2)
 	var g errgroup.Group
 	for i, c := range []*Collector{first, second} {
@@ -54,6 +57,7 @@ func TestSharedShapeKey(t *testing.T) {
 	must.Do(t, g.Wait())
 	must.Equal(t, keys[0].text, keys[1].text, "key of both processes")
 	must.Equal(t, len(keys[0].text), 43, "characters of the key")
+	must.Equal(t, must.Get(proxy.newShapeKey(t.Context()))(t).text, keys[0].text, "a proxy afterwards")
 	must.Equal(t, must.Get(ShapeKey(second.cfg.DataDir))(t), keys[0].text, "in the data directory of the second")
 
 	srv.Shutdown()

@@ -74,7 +74,7 @@ func (c *checker) checkUserKey() {
 	}
 	switch {
 	case c.process.NoUserKey:
-		c.warn("users", "start llmtap again, which makes a key when NATS answers, or set "+event.EnvShapeKey+" to the same random text for all hooks and for llmtap",
+		c.warn("users", "start llmtap again, which makes a key when NATS answers and has the streams of llmtap, or set "+event.EnvShapeKey+" to the same random text for all hooks and for llmtap",
 			"hashes of users have no key in llmtap: anyone who reads one can find its name by hashing a list of names")
 	case c.process.UserKey != "":
 		c.ok("users", "llmtap hashes users with a key; each hook without it does so without a key, until its agent starts with %s", c.process.UserKey)
