@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"html/template"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -145,4 +147,35 @@ func TestFirstFrame(t *testing.T) {
 	if len(examples) > 0 {
 		t.Errorf("no routes: %v", slices.Sorted(maps.Keys(examples)))
 	}
+}
+
+// A rendering takes until it is closed.
+type rendering chan struct{}
+
+// Wait is called by a template.
+func (r rendering) Wait() string {
+	<-r
+	return "rendered"
+}
+
+// The frame of a page arrives before its sections are rendered.
+func TestFrameBeforeRendering(t *testing.T) {
+	templates := must.Get(template.New("").Funcs(functions).Funcs(template.FuncMap{"place": places("")}).ParseFS(templateFiles, "templates/*.html"))(t)
+	must.Get(templates.New("slow").Parse("{{.Data.Wait}}"))(t)
+	s := &site{templates: templates, sessions: newSessions(&Options{}), now: time.Now, flushAfter: time.Millisecond, logger: slog.New(slog.DiscardHandler)}
+	slow := make(rendering)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.serve(w, r, s.page(r, "Slow", "/"), section{id: "slow", template: "slow", load: func(context.Context) (any, error) { return slow, nil }})
+	}))
+	defer server.Close()
+	resp := must.Get(http.Get(server.URL))(t)
+	defer resp.Body.Close()
+	var page []byte
+	for buf := make([]byte, 1<<10); !bytes.Contains(page, []byte("still being read")); {
+		n, err := resp.Body.Read(buf)
+		page = append(page, buf[:n]...)
+		must.Do(t, err)
+	}
+	close(slow)
+	must.Contain(t, string(must.Get(io.ReadAll(resp.Body))(t)), "rendered", "the rest")
 }

@@ -118,7 +118,7 @@ type site struct {
 	hashUser   func(name string) []string // as in Options
 }
 
-// serve writes a page. Loads run concurrently; a page that takes longer than flushAfter is sent in parts.
+// serve writes a page. Sections are loaded and rendered concurrently; a page that takes longer than flushAfter is sent in parts.
 func (s *site) serve(w http.ResponseWriter, r *http.Request, p *page, sections ...section) {
 	s.serveStatus(w, r, http.StatusOK, p, sections...)
 }
@@ -128,11 +128,15 @@ func (s *site) serveStatus(w http.ResponseWriter, r *http.Request, status int, p
 	p.Form, p.Login, p.Version = s.sessions.form(r), s.gate.Closed, s.version
 	ctx, cancel := context.WithTimeout(r.Context(), sectionTimeout)
 	defer cancel()
-	results := make([]chan sectionData, len(sections))
+	results := make([]chan []byte, len(sections))
 	var all sync.WaitGroup
 	for i, sec := range sections {
-		results[i] = make(chan sectionData, 1)
-		all.Go(func() { results[i] <- s.load(ctx, p, sec) })
+		results[i] = make(chan []byte, 1)
+		all.Go(func() {
+			var part bytes.Buffer
+			s.execute(&part, sec.template, s.load(ctx, p, sec)) // hundreds of messages take long, too
+			results[i] <- part.Bytes()
+		})
 	}
 	defer all.Wait() // the sections read from ctx
 	var out bytes.Buffer
@@ -151,16 +155,16 @@ func (s *site) serveStatus(w http.ResponseWriter, r *http.Request, status int, p
 	defer flush.Stop()
 	late := p.begun
 	for i, sec := range sections {
-		var d sectionData
+		var part []byte
 		ready := true
 		select {
-		case d = <-results[i]:
+		case part = <-results[i]:
 		default:
 			ready = false
 		}
 		if !ready && !late {
 			select {
-			case d = <-results[i]:
+			case part = <-results[i]:
 				ready = true
 			case <-flush.C:
 				late = true
@@ -173,9 +177,9 @@ func (s *site) serveStatus(w http.ResponseWriter, r *http.Request, status int, p
 					return
 				}
 			}
-			d = <-results[i]
+			part = <-results[i]
 		}
-		s.execute(&out, sec.template, d)
+		out.Write(part)
 	}
 	if !fragment {
 		s.execute(&out, "foot", p)
