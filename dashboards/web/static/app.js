@@ -107,7 +107,7 @@ function place(e) {
 }
 
 // Reading a section's times in another zone takes one refresh, the first time.
-if (!known && sections) {
+if (!known && sections && zone !== "UTC") {
 	refresh().then(() => {
 		const footer = document.getElementById("zone");
 		if (footer) {
