@@ -66,7 +66,7 @@ func (c *commandTest) publish(labels event.Labels, url, capture string, status i
 func (c *commandTest) exchange(base, end event.Event, request, answer string) string {
 	c.t.Helper()
 	c.n++
-	id := fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", c.n)
+	id := fmt.Sprintf("019aa0b0-%04x-7%03x-8000-00000000cafe", c.n&0xffff, c.n>>16)
 	base.Kind, base.Method, base.Body = event.Request, "POST", []byte(request)
 	end.Kind, end.Capture, end.Instance, end.Labels, end.Attrs = event.Response, base.Capture, base.Instance, base.Labels, base.Attrs
 	end.ContentType, end.Body = "application/json", []byte(answer)

@@ -2,9 +2,7 @@ package clickhouse
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,74 +29,108 @@ type Erasure struct {
 	alerts   []string
 }
 
-// SQL fragments for a subject: its rows, the message ids that they reference (erasedRefs), and the message ids that
-// other rows reference (keptRefs). Ids are bound in hex because the two protocols disagree on the meaning of a
-// backslash or a quote in a bound array.
-const (
-	conversations  = `arrayMap(x -> unhex(x), {conversations:Array(String)})`
-	user           = `unhex({user:String})`
-	erasedRows     = `(conversation_id IN ` + conversations + ` OR user != '' AND user = ` + user + `)`
-	erasedExchange = `(SELECT exchange_id FROM exchanges WHERE ` + erasedRows + `)`
-	messageRefs    = `arrayJoin(arrayConcat(lead, mapValues(marked), [parameters, answer]))`
-	erasedRefs     = `(SELECT ` + messageRefs + ` AS ref FROM exchanges WHERE exchange_id IN ` + erasedExchange + `
-		UNION ALL SELECT message_id FROM history WHERE conversation_id IN ` + conversations + `)`
-	keptRefs = `(SELECT ` + messageRefs + ` AS ref FROM exchanges WHERE exchange_id NOT IN ` + erasedExchange + `
-		UNION ALL SELECT message_id FROM history WHERE conversation_id NOT IN ` + conversations + `)`
-)
+// erasureSettings are those of queries about what is erased, which may have a list of ids.
+var erasureSettings = clickhouse.Settings{"readonly": 2, "distributed_product_mode": "global", "max_query_size": 2 * maxList}
+
+// maxList is the maximum size of a list of ids in a statement, in bytes. A replicated table keeps its mutations in Keeper, which takes
+// 1 MiB each.
+const maxList = 400 << 10
+
+// A selection has the conditions of the rows of a subject, as SQL.
+type selection struct {
+	conversations string // a list or a subquery; empty: none
+	user          string // a literal, that of no text if the subject is a conversation
+}
+
+// rows is the condition of the rows in a table with the columns conversation_id and user.
+func (s selection) rows() string {
+	switch {
+	case s.user == "''":
+		return "conversation_id IN " + s.conversations
+	case s.conversations == "":
+		return "user = " + s.user
+	}
+	return "(conversation_id IN " + s.conversations + " OR user = " + s.user + ")"
+}
+
+// exchanges is a subquery of the ids of the exchanges.
+func (s selection) exchanges() string {
+	return "(SELECT exchange_id FROM exchanges WHERE " + s.rows() + ")"
+}
+
+// refs is a subquery of the ids of messages that rows reference, with not = "", or that other rows reference, with not = "NOT".
+func (s selection) refs(not string) string {
+	return "(SELECT arrayJoin(arrayConcat(lead, mapValues(marked), [parameters, answer])) AS ref FROM exchanges WHERE exchange_id " + not + " IN " + s.exchanges() +
+		" UNION ALL SELECT message_id FROM history WHERE conversation_id " + not + " IN " + s.conversations + ")"
+}
+
+// all selects all rows of e.
+func (e *Erasure) all() selection {
+	user := sqltext.QuoteString(e.subject.User)
+	if e.subject.Conversation != "" {
+		return selection{idList([]string{e.subject.Conversation}), "''"}
+	}
+	return selection{`(SELECT conversation_id FROM exchanges
+		WHERE conversation_id != '' AND conversation_id IN (SELECT conversation_id FROM exchanges WHERE user = ` + user + `)
+		GROUP BY conversation_id HAVING countIf(user NOT IN ('', ` + user + `)) = 0)`, user}
+}
+
+// some selects the rows of some conversations of e, and those of the user.
+func (e *Erasure) some(conversations []string) selection {
+	x := selection{user: sqltext.QuoteString(e.subject.User)}
+	if len(conversations) > 0 {
+		x.conversations = idList(conversations)
+	}
+	return x
+}
 
 // erasedTables lists the tables with rows of a subject in the order of deletion. exchanges is last, because PlanErasure
 // finds the other rows through it.
-var erasedTables = []struct{ name, where string }{
-	{"history", `conversation_id IN ` + conversations},
-	{"tool_calls", erasedRows},
-	{"findings", erasedRows},
-	{"runs", erasedRows},
-	{"exchanges", erasedRows},
+var erasedTables = []struct {
+	name  string
+	where func(selection) string
+}{
+	{"history", func(s selection) string { return "conversation_id IN " + s.conversations }},
+	{"tool_calls", selection.rows},
+	{"findings", selection.rows},
+	{"runs", selection.rows},
+	{"exchanges", selection.rows},
 }
-
-// maxIDs is the maximum number of ids in one statement.
-const maxIDs = 500
 
 // PlanErasure finds the rows that Erase would delete, without changing anything.
 func (s *Sink) PlanErasure(ctx context.Context, subject ErasureSubject) (*Erasure, error) {
 	e := &Erasure{subject: subject, Rows: map[string]uint64{"messages": 0}}
-	if subject.Conversation != "" {
-		e.Conversations = []string{subject.Conversation}
-	} else {
-		var err error
-		e.Conversations, err = s.strings(ctx, `SELECT conversation_id FROM exchanges
-			WHERE conversation_id != '' AND conversation_id IN (SELECT conversation_id FROM exchanges WHERE user = `+user+`)
-			GROUP BY conversation_id HAVING countIf(user NOT IN ('', `+user+`)) = 0`, clickhouse.Named("user", hex.EncodeToString([]byte(subject.User))))
-		if err != nil {
+	sel := e.all()
+	var err error
+	if e.Conversations = []string{subject.Conversation}; subject.Conversation == "" {
+		if e.Conversations, err = s.strings(ctx, strings.TrimSuffix(sel.conversations[1:], ")")); err != nil {
 			return nil, fmt.Errorf("find conversations of the user: %w", err)
 		}
 	}
-	args := e.args(e.Conversations)
-	var err error
-	if e.Exchanges, err = s.strings(ctx, `SELECT DISTINCT exchange_id FROM exchanges WHERE exchange_id IN `+erasedExchange, args...); err != nil {
+	if e.Exchanges, err = s.strings(ctx, `SELECT DISTINCT exchange_id FROM exchanges WHERE `+sel.rows()); err != nil {
 		return nil, fmt.Errorf("find exchanges: %w", err)
 	}
-	if e.messages, err = s.strings(ctx, `SELECT DISTINCT ref FROM `+erasedRefs+` WHERE ref != '' AND ref NOT IN
-		(SELECT ref FROM `+keptRefs+` WHERE ref IN `+erasedRefs+`)`, args...); err != nil {
+	if e.messages, err = s.strings(ctx, `SELECT DISTINCT ref FROM `+sel.refs("")+` WHERE ref != '' AND ref NOT IN
+		(SELECT ref FROM `+sel.refs("NOT")+` WHERE ref IN `+sel.refs("")+`)`); err != nil {
 		return nil, fmt.Errorf("find messages: %w", err)
 	}
-	if e.alerts, err = s.strings(ctx, `SELECT DISTINCT alert_id FROM alerts WHERE example IN `+erasedExchange, args...); err != nil {
+	if e.alerts, err = s.strings(ctx, `SELECT DISTINCT alert_id FROM alerts WHERE example IN `+sel.exchanges()); err != nil {
 		return nil, fmt.Errorf("find alerts: %w", err)
 	}
 	for _, t := range erasedTables {
-		if e.Rows[t.name], err = s.number(ctx, `SELECT count() FROM `+t.name+`_final WHERE `+t.where, args...); err != nil {
+		if e.Rows[t.name], err = s.number(ctx, `SELECT count() FROM `+t.name+`_final WHERE `+t.where(sel)); err != nil {
 			return nil, fmt.Errorf("count %s: %w", t.name, err)
 		}
 	}
-	for ids := range slices.Chunk(e.messages, maxIDs) {
-		n, err := s.number(ctx, `SELECT uniqExact(id) FROM messages WHERE id IN {ids:Array(String)}`, clickhouse.Named("ids", array(ids)))
+	for _, ids := range chunks(e.messages) {
+		n, err := s.number(ctx, `SELECT uniqExact(id) FROM messages WHERE id IN `+idList(ids))
 		if err != nil {
 			return nil, fmt.Errorf("count messages: %w", err)
 		}
 		e.Rows["messages"] += n
 	}
 	e.Rows["alerts"] = uint64(len(e.alerts))
-	inferred, err := s.number(ctx, `SELECT countIf(inferred) FROM exchanges WHERE exchange_id IN `+erasedExchange, args...)
+	inferred, err := s.number(ctx, `SELECT countIf(inferred) FROM exchanges WHERE `+sel.rows())
 	if err != nil {
 		return nil, fmt.Errorf("look for inferred conversations: %w", err)
 	}
@@ -107,49 +139,41 @@ func (s *Sink) PlanErasure(ctx context.Context, subject ErasureSubject) (*Erasur
 }
 
 // Erase deletes the rows of e, including from disk, and returns once they are deleted. It only deletes messages last
-// stored before the time before, because newer requests contain the others. Erase may be called again after an error.
-func (s *Sink) Erase(ctx context.Context, e *Erasure, before time.Time) error {
-	for ids := range slices.Chunk(e.messages, maxIDs) {
-		err := s.mutate(ctx, "messages", `DELETE WHERE id IN {ids:Array(String)} AND toUnixTimestamp(seen_at) < {before:Int64}`,
-			clickhouse.Named("ids", array(ids)), clickhouse.Named("before", fmt.Sprint(before.Unix())))
-		if err != nil {
-			return err
-		}
+// stored before the time before, because newer requests contain the others. progress is called before each of total steps. Erase may
+// be called again after an error.
+func (s *Sink) Erase(ctx context.Context, e *Erasure, before time.Time, progress func(step, total int)) error {
+	type step struct{ table, change string }
+	var steps []step
+	for _, ids := range chunks(e.messages) {
+		steps = append(steps, step{"messages", fmt.Sprintf("DELETE WHERE id IN %s AND toUnixTimestamp(seen_at) < %d", idList(ids), before.Unix())})
 	}
-	for ids := range slices.Chunk(e.alerts, maxIDs) {
-		if err := s.mutate(ctx, "alerts", `UPDATE example = '' WHERE alert_id IN {ids:Array(String)}`, clickhouse.Named("ids", array(ids))); err != nil {
-			return err
-		}
+	for _, ids := range chunks(e.alerts) {
+		steps = append(steps, step{"alerts", "UPDATE example = '' WHERE alert_id IN " + idList(ids)})
 	}
-	chunks := slices.Collect(slices.Chunk(e.Conversations, maxIDs))
-	if len(chunks) == 0 {
-		chunks = [][]string{nil} // calls of the user in conversations with other users
+	parts := chunks(e.Conversations)
+	if len(parts) == 0 {
+		parts = [][]string{nil} // calls of the user in conversations with other users
 	}
 	for _, t := range erasedTables {
-		if e.Rows[t.name] == 0 {
-			continue
-		}
-		for _, ids := range chunks {
-			if err := s.mutate(ctx, t.name, "DELETE WHERE "+t.where, e.args(ids)...); err != nil {
-				return err
+		for _, ids := range parts {
+			if e.Rows[t.name] > 0 {
+				steps = append(steps, step{t.name, "DELETE WHERE " + t.where(e.some(ids))})
 			}
+		}
+	}
+	for i, x := range steps {
+		progress(i, len(steps))
+		if err := s.mutate(ctx, x.table, x.change); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (e *Erasure) args(conversations []string) []any {
-	ids := make([]string, len(conversations))
-	for i, id := range conversations {
-		ids[i] = hex.EncodeToString([]byte(id))
-	}
-	return []any{clickhouse.Named("conversations", array(ids)), clickhouse.Named("user", hex.EncodeToString([]byte(e.subject.User)))}
-}
-
 // mutate changes rows of a table on all servers and waits for the change to complete.
-func (s *Sink) mutate(ctx context.Context, table, change string, args ...any) error {
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"mutations_sync": 2}))
-	if err := s.conn.Exec(ctx, "ALTER TABLE "+s.topology.alterTarget(table)+" "+change, args...); err != nil {
+func (s *Sink) mutate(ctx context.Context, table, change string) error {
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"mutations_sync": 2, "max_query_size": 2 * maxList}))
+	if err := s.conn.Exec(ctx, "ALTER TABLE "+s.topology.alterTarget(table)+" "+change); err != nil {
 		return fmt.Errorf("delete from %s: %w", table, err)
 	}
 	return nil
@@ -157,7 +181,7 @@ func (s *Sink) mutate(ctx context.Context, table, change string, args ...any) er
 
 // strings returns the values of a query with a single column.
 func (s *Sink) strings(ctx context.Context, sql string, args ...any) ([]string, error) {
-	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(querySettings)), sql, args...)
+	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(erasureSettings)), sql, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -174,15 +198,30 @@ func (s *Sink) strings(ctx context.Context, sql string, args ...any) ([]string, 
 }
 
 func (s *Sink) number(ctx context.Context, sql string, args ...any) (n uint64, err error) {
-	err = s.conn.QueryRow(clickhouse.Context(ctx, clickhouse.WithSettings(querySettings)), sql, args...).Scan(&n)
+	err = s.conn.QueryRow(clickhouse.Context(ctx, clickhouse.WithSettings(erasureSettings)), sql, args...).Scan(&n)
 	return n, err
 }
 
-// array returns values as an array in ClickHouse's text format.
-func array(values []string) string {
+// chunks splits ids into lists of at most maxList.
+func chunks(ids []string) (out [][]string) {
+	for size := maxList; len(ids) > 0; size = maxList {
+		n := 0
+		for n < len(ids) {
+			if size -= len(sqltext.QuoteString(ids[n])) + 1; size < 0 && n > 0 {
+				break
+			}
+			n++
+		}
+		out, ids = append(out, ids[:n]), ids[n:]
+	}
+	return out
+}
+
+// idList returns values as a list in SQL.
+func idList(values []string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {
 		quoted[i] = sqltext.QuoteString(v)
 	}
-	return "[" + strings.Join(quoted, ",") + "]"
+	return "(" + strings.Join(quoted, ",") + ")"
 }

@@ -75,7 +75,7 @@ func TestErase(t *testing.T) {
 		t.Helper()
 		r, err := s.PlanErasure(t.Context(), subject)
 		if err == nil {
-			err = s.Erase(t.Context(), r, before)
+			err = s.Erase(t.Context(), r, before, func(int, int) {})
 		}
 		must.Do(t, err)
 		return r

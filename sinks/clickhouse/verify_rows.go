@@ -95,7 +95,7 @@ func (v *verifier) erase(ctx context.Context) VerifyStep {
 	if err != nil {
 		return v.fail("find the rows of a conversation", err)
 	}
-	if err := v.sink.Erase(ctx, e, time.Now().Add(time.Hour)); err != nil {
+	if err := v.sink.Erase(ctx, e, time.Now().Add(time.Hour), func(int, int) {}); err != nil {
 		return v.fail("erase a conversation", err)
 	}
 	left, err := v.sink.PlanErasure(ctx, subject)

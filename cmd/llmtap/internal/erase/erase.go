@@ -65,7 +65,9 @@ func (e *Eraser) Run(ctx context.Context, subject clickhouse.ErasureSubject, dry
 		e.Progress.Status("%d of %d messages of the stream scanned", scanned, total)
 	})
 	if err == nil && !dryRun {
-		err = e.ClickHouse.Erase(ctx, plan, announced)
+		err = e.ClickHouse.Erase(ctx, plan, announced, func(step, total int) {
+			e.Progress.Status("step %d of %d in ClickHouse, %d calls in %d conversations", step+1, total, len(plan.Exchanges), len(plan.Conversations))
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; the deletion is incomplete, run it again", err)
