@@ -18,6 +18,7 @@ type Batch struct {
 	Runs      []analyzer.Run
 	Alerts    []Alert
 	Actions   []AlertAction
+	Audit     []AuditEntry
 
 	texts arena // bodies of Contents that were copied by Append
 }
@@ -65,6 +66,24 @@ type AlertAction struct {
 	ActorName string
 	Via       string // slack or api; llmtap for regress
 	Comment   string // of the silence, or the reason of a refusal
+}
+
+// An AuditEntry is the row of what somebody did. Its fields are those of access.Record.
+type AuditEntry struct {
+	ID       string
+	At       time.Time
+	Person   string
+	Verified bool
+	Subject  string
+	Role     string
+	Action   string
+	Target   string
+	Detail   string
+	Route    string
+	Via      string
+	Address  string
+	Outcome  string
+	Status   int // of HTTP; 0 if it was none
 }
 
 // A Sink stores batches. Write stores all rows of b or returns an error: a *RetryError if the same batch can be written

@@ -48,10 +48,14 @@ var (
 		name: "alert_actions", field: func(b *Batch) *[]AlertAction { return &b.Actions },
 		key: func(a *AlertAction) (string, uint64) { return a.ID, 0 },
 	})
+	Audit = newTable(TableOf[AuditEntry]{
+		name: "audit", field: func(b *Batch) *[]AuditEntry { return &b.Audit },
+		key: func(a *AuditEntry) (string, uint64) { return a.ID, 0 },
+	})
 )
 
 // Tables lists the tables in the order in which a sink writes them, so that findings are visible before their exchange.
-var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts, Actions}
+var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts, Actions, Audit}
 
 // contentRefBytes is the approximate size of a reference to a Content, in bytes.
 const contentRefBytes = 64

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/auditlog"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/user"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -67,6 +69,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 	defer conn.Close()
 	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
 		e := &erase.Eraser{NATS: conn, ClickHouse: sink, Settle: 3 * collector.RebalanceInterval, Progress: terminal.NewProgress(c.Stderr)}
+		e.Record = func(r access.Record) error { return auditlog.Record(ctx, sink, c.Getenv, r) }
 		report := &erase.Report{DryRun: *dryRun, Rows: map[string]uint64{}}
 		for _, subject := range subjects {
 			r, err := e.Run(ctx, subject, *dryRun)

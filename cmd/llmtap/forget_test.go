@@ -2,18 +2,23 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
+	"github.com/llmtap/llmtap/sinks"
 )
 
 // A forgetTest sends conversations of users.
@@ -114,4 +119,68 @@ func TestForget(t *testing.T) {
 	up.start(t) // replays the stream
 	up.ready(t)
 	f.checkBody(b)
+}
+
+// A user with 100,000 conversations is deleted with progress, and nothing of them is left in the tables, the streams and the buckets, but
+// who deleted it.
+func TestForgetManyConversations(t *testing.T) {
+	slowtest.Skip(t)
+	const stored, inStream = 100_000, 100
+	f := forgetTest{commandTest: newCommandTest(t)}
+	user := event.HashUser(nil, "u1")
+	f.send("conv-kept", "u2", `{"role":"user","content":"stays"}`)
+	for i := range inStream {
+		id := fmt.Sprintf("erased-%06d", stored+i)
+		f.send(id, "u1", `{"role":"user","content":"words of `+id+`"}`)
+	}
+	f.waitStored(inStream + 1)
+	sink, at := f.up.open(t), time.Now().Add(-time.Hour)
+	for first := 0; first < stored; first += 10_000 { // of the days before, which have left the stream
+		b := &sinks.Batch{}
+		for i := first; i < first+10_000; i++ {
+			id := fmt.Sprintf("erased-%06d", i)
+			labels := event.Labels{Service: "planner-api", Stage: "planner", Conversation: id, User: user}
+			x := analyzer.Exchange{
+				ID: "x-" + id, Seq: 1, Labels: labels, Conversation: id, StartedAt: at, StoredAt: at, Branch: "b-" + id, Lead: []string{"shared"}, Answer: "a-" + id, Parameters: "p",
+			}
+			b.Exchanges = append(b.Exchanges, x)
+			b.Findings = append(b.Findings, analyzer.Finding{ID: "f-" + id, Seq: 1, Labels: labels, Conversation: id, Exchange: x.ID, FirstSeen: at, StoredAt: at})
+			b.ToolCalls = append(b.ToolCalls, analyzer.ToolCall{ID: "c-" + id, Seq: 1, Labels: labels, Conversation: id, Exchange: x.ID, AskedAt: at, StoredAt: at})
+			b.Runs = append(b.Runs, analyzer.Run{ID: "r-" + id, Seq: 1, Labels: labels, SeenAt: at, StartedAt: at})
+			b.History = append(b.History, analyzer.HistoryEntry{Service: labels.Service, Conversation: id, Branch: x.Branch, Exchange: x.ID, Seq: 1, SeenAt: at, Content: "m-" + id})
+			for _, text := range []string{"m-" + id, "a-" + id} {
+				b.Contents = append(b.Contents, analyzer.Content{ID: text, Kind: content.KindMessage, SeenAt: at, Body: "words of " + text})
+			}
+		}
+		must.Do(t, sink.Write(t.Context(), b))
+	}
+	began := time.Now()
+	out, progress, code := f.llmtap("forget", "--user", user, "--yes")
+	must.Equal(t, code, command.ExitOK, "%s%s", out, progress)
+	t.Logf("deleted in %v\n%s", time.Since(began), out)
+	must.Contain(t, out, fmt.Sprintf("exchanges                %d", stored+inStream))
+
+	res := must.Get(sink.Query(t.Context(), "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree' AND name NOT IN ('audit', 'migrations')", nil))(t)
+	must.Equal(t, len(res.Rows), len(sinks.Tables)-1, "tables")
+	for _, row := range res.Rows {
+		left := must.Get(sink.Query(t.Context(), "SELECT count() FROM "+row[0].(string)+" WHERE match(toString(tuple(*)), 'erased-[0-9]{6}|"+user+"')", nil))(t)
+		must.Equal(t, left.Rows[0][0], any(uint64(0)), "rows of %s", row[0])
+	}
+	f.send("conv-after", "u2", `{"role":"user","content":"stays"}`) // the last message of a stream must exist for replayStream
+	must.Do(t, f.pub.Flush(t.Context()))
+	js := streams(t, f.up.collectorURL())
+	for name := range js.StreamNames(t.Context()).Name() { // buckets are streams, too
+		left := 0
+		must.Do(t, replayStream(t.Context(), js, name, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+			if text := fmt.Sprint(m.Headers(), string(m.Data())); strings.Contains(text, "erased-") || strings.Contains(text, user) {
+				left++
+			}
+			return nil
+		}))
+		must.Equal(t, left, 0, "messages of the stream %s", name)
+	}
+	must.Equal(t, len(must.Get(sink.Query(t.Context(), "SELECT exchange_id FROM exchanges_final WHERE conversation_id = 'conv-kept'", nil))(t).Rows), 1, "calls of others")
+	out, _, _ = f.llmtap("audit", "--what", "erase", "--target", user)
+	must.Contain(t, out, fmt.Sprint(stored+inStream, " calls"))
+	must.Equal(t, strings.Count(out, "llmtap forget"), 2, "records of start and end: %s", out)
 }

@@ -18,7 +18,7 @@ var llmtap = &command.Command{
 	Long:  "Start with: llmtap demo",
 	Commands: []*command.Command{
 		demoCommand, upCommand, runProgramCommand, recordCommand, lintCommand, repairCommand, rulesCommand, explainCommand, importCommand, tailCommand, queryCommand, showCommand, mcpCommand, gateCommand,
-		problemsCommand, alertsCommand, schemaCommand, forgetCommand, providerCommand, configCommand, doctorCommand, tokenCommand, accountsCommand, engineCommand, completionCommand, versionCommand, agentsCommand,
+		problemsCommand, alertsCommand, schemaCommand, forgetCommand, auditCommand, providerCommand, configCommand, doctorCommand, tokenCommand, accountsCommand, engineCommand, completionCommand, versionCommand, agentsCommand,
 	},
 }
 

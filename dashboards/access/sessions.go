@@ -181,7 +181,7 @@ func (s *Sessions) Finish(w http.ResponseWriter, r *http.Request) (next string, 
 	if err := s.put(r.Context(), keyOf(id), x); err != nil {
 		return l.Next, err
 	}
-	s.logger.Info("logged in", "person", p.Name, "subject", p.Subject, "role", p.Role)
+	loggedIn(r.Context(), p)
 	http.SetCookie(w, &http.Cookie{
 		Name: SessionCookie, Value: id, Path: "/", MaxAge: int(maxSession.Seconds()), HttpOnly: true, Secure: s.secure,
 		SameSite: http.SameSiteLaxMode, // Strict would ask everyone who follows a link from Slack to log in

@@ -86,6 +86,7 @@ func (s *site) act(w http.ResponseWriter, r *http.Request, back string, do func(
 	}
 	typed := field(r, "name")
 	by := cmp.Or(access.From(r.Context()).Name, typed)
+	access.Says(r.Context(), typed)
 	var out outcome
 	var err error
 	if by == "" || len(by) > maxName {

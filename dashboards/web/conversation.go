@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/quantity"
 )
 
@@ -124,6 +126,9 @@ func (s conversationPage) find(ctx context.Context, id string, c *chosen) (err e
 	ctx, cancel := context.WithTimeout(ctx, sectionTimeout)
 	defer cancel()
 	c.exchange, c.conversation, err = s.conversations.Find(ctx, id)
+	if err == nil {
+		access.Note(ctx, access.ReadTexts, cmp.Or(c.conversation, c.exchange), c.exchange)
+	}
 	return err
 }
 

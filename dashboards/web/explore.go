@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/differs"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
@@ -327,8 +328,12 @@ func inline(sql string, params map[string]string) string {
 // table runs the query of e, and returns the statement as text to copy.
 func (s explorePage) table(ctx context.Context, e *exploration) (t *Table, sql string, err error) {
 	query := s.clickhouse
-	if e.Own {
+	switch {
+	case e.Own:
 		query = s.explorer
+		access.Note(ctx, access.RunSQL, "", e.Query.SQL)
+	case e.Query.Texts:
+		access.Note(ctx, access.ReadTexts, "", e.View.Here())
 	}
 	if query == nil {
 		return nil, "", fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
@@ -338,6 +343,9 @@ func (s explorePage) table(ctx context.Context, e *exploration) (t *Table, sql s
 		return nil, "", err
 	}
 	t, err = query(ctx, text, params)
+	if err != nil {
+		access.Fail(ctx)
+	}
 	if err == nil && e.Query.Name == differs.Query {
 		t = combined(t)
 	}
@@ -362,6 +370,7 @@ func (s explorePage) csv(w http.ResponseWriter, r *http.Request, e *exploration)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), csvTimeout)
 	defer cancel()
+	access.Note(ctx, access.Export, e.Query.Name, e.View.Here())
 	t, _, err := s.table(ctx, e)
 	switch {
 	case errors.Is(err, ErrUnavailable):

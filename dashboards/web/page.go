@@ -61,6 +61,9 @@ type page struct {
 // Acts reports whether the person may acknowledge, silence and decide.
 func (p *page) Acts() bool { return p.Person.Role >= access.Responder }
 
+// Admin reports whether the person may read the audit.
+func (p *page) Admin() bool { return p.Person.Role >= access.Admin }
+
 // Typed returns what the person has typed into a field of a form that was refused.
 func (p *page) Typed(field string) string { return p.typed[field] }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -250,6 +251,7 @@ type textHit struct {
 
 // inMessages finds messages by the stored query messages_with.
 func (s searchPage) inMessages(ctx context.Context, v *View, text string) (*textHits, error) {
+	access.Note(ctx, access.ReadTexts, "", "search "+text)
 	q, err := queries.Get("messages_with")
 	if err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -390,6 +391,7 @@ func (s trafficPage) export(w http.ResponseWriter, r *http.Request, l *trafficLi
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), exportTimeout)
 	defer cancel()
+	access.Note(ctx, access.Export, l.kind, l.View.Here())
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(exportTimeout)) // not every writer has one
 	values := l.values(exportRows)
 	for begun := false; ; {

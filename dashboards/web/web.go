@@ -46,7 +46,8 @@ type Options struct {
 	People        *access.Sessions        // if set, requests need a session, which the login page starts at a provider
 	Machines      *access.Machines        // tokens of machines
 	SessionKey    []byte                  // signs sessions; nil: sessions end with this process
-	Version       string                  // of llmtap
+	Hooks         access.Hooks
+	Version       string // of llmtap
 	Logger        *slog.Logger
 	Now           func() time.Time // nil: time.Now
 
@@ -62,6 +63,9 @@ type Handler struct {
 
 // Routes returns the roles that the pages need, by pattern.
 func (h *Handler) Routes() map[string]access.Role { return h.mux.Routes() }
+
+// Audited returns the actions as which requests of pages are recorded, by pattern.
+func (h *Handler) Audited() map[string]access.Action { return h.mux.Audited() }
 
 // NewHandler returns the handler of the pages.
 func NewHandler(o Options) (*Handler, error) {
@@ -89,56 +93,57 @@ func NewHandler(o Options) (*Handler, error) {
 		Closed: o.Login != nil || o.People != nil, Token: o.Login, Machines: o.Machines,
 		Session: func(r *http.Request) (access.Person, bool) { return s.sessions.person(r, s.now()) },
 	}
-	mux := access.NewMux(s.gate.Person, s.refuse)
-	mux.Handle("GET /{$}", access.Viewer, &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways, refused: o.Refused})
+	mux := access.NewMux(s.gate.Person, s.refuse, "pages", o.Hooks)
+	mux.Handle("GET /{$}", access.Viewer, access.Unaudited, &fleetPage{site: s, trends: trends{stored, o.Usual}, firing: o.Firing, problems: o.Problems, tallies: o.Tallies, health: o.Health, ways: o.Ways, refused: o.Refused})
 	explore := explorePage{s, stored, o.Explorer, o.Write}
-	mux.Handle("GET /explore", access.Viewer, explore)
-	mux.Handle("GET /explore/{query}", access.Viewer, explore)
-	mux.Handle("GET /search", access.Viewer, searchPage{s, stored})
+	mux.Handle("GET /explore", access.Viewer, access.Unaudited, explore)
+	mux.Handle("GET /explore/{query}", access.Viewer, access.Unaudited, explore)
+	mux.Handle("GET /search", access.Viewer, access.Unaudited, searchPage{s, stored})
 	alerts := alertsPage{s, stored, o.Firing, o.Controls}
-	mux.Handle("GET /alerts", access.Viewer, alerts)
-	mux.HandleFunc("POST /alerts/{id}/acknowledge", access.Responder, s.post(alerts.act(alerts.acknowledge)))
-	mux.HandleFunc("POST /alerts/{id}/unacknowledge", access.Responder, s.post(alerts.act(alerts.unacknowledge)))
-	mux.HandleFunc("POST /alerts/{id}/silence", access.Responder, s.post(alerts.act(alerts.silenceAlert)))
-	mux.HandleFunc("POST /silences", access.Responder, s.post(alerts.act(alerts.addSilence)))
-	mux.HandleFunc("POST /silences/{id}/expire", access.Responder, s.post(alerts.act(alerts.expireSilence)))
-	mux.Handle("GET /alerts/backtest", access.Viewer, backtestPage{s, o.Controls})
-	mux.Handle("GET /versions", access.Viewer, versionsPage{s, stored})
-	mux.Handle("GET /calls", access.Viewer, toolsPage{s, stored})
-	mux.Handle("GET /traffic/{kind}", access.Viewer, trafficPage{s, stored, o.Write, o.NoUserKey})
-	mux.Handle("GET /timeline", access.Viewer, timelinePage{s, stored})
-	mux.Handle("GET /suggest/{filter}", access.Viewer, suggester{s, stored})
-	mux.Handle("GET /providers", access.Viewer, providersPage{s, stored})
-	mux.Handle("GET /problems", access.Viewer, problemsPage{s, o.Problems})
+	mux.Handle("GET /alerts", access.Viewer, access.Unaudited, alerts)
+	mux.HandleFunc("POST /alerts/{id}/acknowledge", access.Responder, access.ChangeAlert, s.post(alerts.act(alerts.acknowledge)))
+	mux.HandleFunc("POST /alerts/{id}/unacknowledge", access.Responder, access.ChangeAlert, s.post(alerts.act(alerts.unacknowledge)))
+	mux.HandleFunc("POST /alerts/{id}/silence", access.Responder, access.ChangeSilence, s.post(alerts.act(alerts.silenceAlert)))
+	mux.HandleFunc("POST /silences", access.Responder, access.ChangeSilence, s.post(alerts.act(alerts.addSilence)))
+	mux.HandleFunc("POST /silences/{id}/expire", access.Responder, access.ChangeSilence, s.post(alerts.act(alerts.expireSilence)))
+	mux.Handle("GET /alerts/backtest", access.Viewer, access.Unaudited, backtestPage{s, o.Controls})
+	mux.Handle("GET /versions", access.Viewer, access.Unaudited, versionsPage{s, stored})
+	mux.Handle("GET /calls", access.Viewer, access.Unaudited, toolsPage{s, stored})
+	mux.Handle("GET /traffic/{kind}", access.Viewer, access.Unaudited, trafficPage{s, stored, o.Write, o.NoUserKey})
+	mux.Handle("GET /timeline", access.Viewer, access.Unaudited, timelinePage{s, stored})
+	mux.Handle("GET /suggest/{filter}", access.Viewer, access.Unaudited, suggester{s, stored})
+	mux.Handle("GET /providers", access.Viewer, access.Unaudited, providersPage{s, stored})
+	mux.Handle("GET /problems", access.Viewer, access.Unaudited, problemsPage{s, o.Problems})
 	incidents := incidentPage{s, trends{stored, o.Usual}, o.Incidents, o.Tallies, o.Problems, o.Controls}
-	mux.HandleFunc("GET /problem/{id}", access.Viewer, incidents.ofProblem)
-	mux.HandleFunc("POST /problem/{id}/assign", access.Responder, s.post(incidents.act("assign", "assigned", incidents.assign)))
-	mux.HandleFunc("POST /problem/{id}/resolve", access.Responder, s.post(incidents.act("resolve", "fixed", incidents.resolve)))
-	mux.HandleFunc("POST /problem/{id}/ignore", access.Responder, s.post(incidents.act("ignore", "ignored", incidents.ignore)))
-	mux.HandleFunc("POST /problem/{id}/reopen", access.Responder, s.post(incidents.act("reopen", "reopened", nil)))
-	mux.HandleFunc("POST /problem/{id}/accept", access.Responder, s.post(incidents.act("accept", "accepted", nil)))
-	mux.HandleFunc("GET /incident", access.Viewer, incidents.ofCause)
-	mux.HandleFunc("GET /incident/{id}", access.Viewer, incidents.ofAlert)
+	mux.HandleFunc("GET /problem/{id}", access.Viewer, access.Unaudited, incidents.ofProblem)
+	mux.HandleFunc("POST /problem/{id}/assign", access.Responder, access.ChangeProblem, s.post(incidents.act("assign", "assigned", incidents.assign)))
+	mux.HandleFunc("POST /problem/{id}/resolve", access.Responder, access.ChangeProblem, s.post(incidents.act("resolve", "fixed", incidents.resolve)))
+	mux.HandleFunc("POST /problem/{id}/ignore", access.Responder, access.ChangeProblem, s.post(incidents.act("ignore", "ignored", incidents.ignore)))
+	mux.HandleFunc("POST /problem/{id}/reopen", access.Responder, access.ChangeProblem, s.post(incidents.act("reopen", "reopened", nil)))
+	mux.HandleFunc("POST /problem/{id}/accept", access.Responder, access.ChangeProblem, s.post(incidents.act("accept", "accepted", nil)))
+	mux.HandleFunc("GET /incident", access.Viewer, access.Unaudited, incidents.ofCause)
+	mux.HandleFunc("GET /incident/{id}", access.Viewer, access.Unaudited, incidents.ofAlert)
 	conversations := conversationPage{s, o.Conversations}
-	mux.Handle("GET /conversation/{id}", access.Viewer, conversations)
-	mux.Handle("GET /exchange/{id}", access.Viewer, conversations)
-	mux.HandleFunc("GET /exchange/{id}/raw", access.Viewer, conversations.raw)
+	mux.Handle("GET /conversation/{id}", access.Viewer, access.ReadTexts, conversations)
+	mux.Handle("GET /exchange/{id}", access.Viewer, access.ReadTexts, conversations)
+	mux.HandleFunc("GET /exchange/{id}/raw", access.Viewer, access.ReadTexts, conversations.raw)
 	views := viewsPage{s, o.Views}
-	mux.Handle("GET "+viewsPath, access.Viewer, views)
-	mux.HandleFunc("POST "+viewsPath, access.Responder, s.post(views.act("saved", views.save)))
-	mux.HandleFunc("POST /views/rename", access.Responder, s.post(views.act("renamed", views.rename)))
-	mux.HandleFunc("POST /views/delete", access.Responder, s.post(views.act("deleted", views.remove)))
-	mux.Handle("GET /live", access.Viewer, live{make(chan struct{}, maxLive), o.Changes, o.Now})
+	mux.Handle("GET "+viewsPath, access.Viewer, access.Unaudited, views)
+	mux.HandleFunc("POST "+viewsPath, access.Responder, access.ChangeView, s.post(views.act("saved", views.save)))
+	mux.HandleFunc("POST /views/rename", access.Responder, access.ChangeView, s.post(views.act("renamed", views.rename)))
+	mux.HandleFunc("POST /views/delete", access.Responder, access.ChangeView, s.post(views.act("deleted", views.remove)))
+	mux.Handle("GET /live", access.Viewer, access.Unaudited, live{make(chan struct{}, maxLive), o.Changes, o.Now})
+	mux.Handle("GET "+auditPath, access.Admin, access.ReadAudit, auditPage{s, stored, o.Write})
 	login := loginPage{s}
-	mux.Handle("GET /login", access.Public, login)
+	mux.Handle("GET /login", access.Public, access.Unaudited, login)
 	if o.People != nil {
-		mux.HandleFunc("GET "+startPath, access.Public, login.start)
-		mux.HandleFunc("GET "+CallbackPath, access.Public, login.callback)
+		mux.HandleFunc("GET "+startPath, access.Public, access.Unaudited, login.start)
+		mux.HandleFunc("GET "+CallbackPath, access.Public, access.LogIn, login.callback)
 	}
-	mux.HandleFunc("POST /login", access.Public, s.post(login.login))
-	mux.HandleFunc("POST /logout", access.Public, s.post(login.logout))
-	mux.Handle("GET /static/", access.Public, static())
-	mux.HandleFunc("GET /", access.Viewer, s.notFound)
+	mux.HandleFunc("POST /login", access.Public, access.LogIn, s.post(login.login))
+	mux.HandleFunc("POST /logout", access.Public, access.LogOut, s.post(login.logout))
+	mux.Handle("GET /static/", access.Public, access.Unaudited, static())
+	mux.HandleFunc("GET /", access.Viewer, access.Unaudited, s.notFound)
 	return &Handler{protect(mux), mux}, nil
 }
 

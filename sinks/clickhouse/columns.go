@@ -255,6 +255,23 @@ var actionColumns = []column[sinks.AlertAction]{
 	col("comment", func(a *sinks.AlertAction) string { return a.Comment }),
 }
 
+var auditColumns = []column[sinks.AuditEntry]{
+	col("id", func(a *sinks.AuditEntry) string { return a.ID }),
+	col("at", func(a *sinks.AuditEntry) time.Time { return clamp(a.At) }),
+	col("person", func(a *sinks.AuditEntry) string { return a.Person }),
+	col("verified", func(a *sinks.AuditEntry) bool { return a.Verified }),
+	col("subject", func(a *sinks.AuditEntry) string { return a.Subject }),
+	col("role", func(a *sinks.AuditEntry) string { return a.Role }),
+	col("action", func(a *sinks.AuditEntry) string { return a.Action }),
+	col("target", func(a *sinks.AuditEntry) string { return a.Target }),
+	col("detail", func(a *sinks.AuditEntry) string { return a.Detail }),
+	col("route", func(a *sinks.AuditEntry) string { return a.Route }),
+	col("via", func(a *sinks.AuditEntry) string { return a.Via }),
+	col("address", func(a *sinks.AuditEntry) string { return a.Address }),
+	col("outcome", func(a *sinks.AuditEntry) string { return a.Outcome }),
+	col("status", func(a *sinks.AuditEntry) uint16 { return u16(a.Status) }),
+}
+
 // The range of DateTime64(9) after the epoch.
 var (
 	minTime = time.Unix(0, 0).UTC()

@@ -84,6 +84,11 @@ var sources = strings.Fields(`arrowflight arrowstream azureblobstorage cosn delt
 
 // source returns the name of a function in sql that reads from elsewhere, or "".
 func source(sql string) string {
+	return function(sql, func(name string) bool { return slices.Contains(sources, strings.TrimSuffix(name, "cluster")) })
+}
+
+// function returns the name of a function in sql that is forbidden, as it is written, or "".
+func function(sql string, forbidden func(name string) bool) string {
 	scanner := sqltext.Scanner{SQL: sql}
 	for name, next := scanner.Next(), scanner.Next(); name.Kind != sqltext.End; name, next = next, scanner.Next() {
 		if !next.Is("(") || name.Kind != sqltext.Word && name.Kind != sqltext.QuotedName {
@@ -91,7 +96,7 @@ func source(sql string) string {
 		}
 		text := strings.ToLower(strings.Trim(name.Text, "`\"“”"))
 		// An escape sequence in a quoted name may encode any character.
-		if slices.Contains(sources, strings.TrimSuffix(text, "cluster")) || strings.Contains(text, `\`) {
+		if forbidden(text) || strings.Contains(text, `\`) {
 			return name.Text
 		}
 	}
@@ -110,6 +115,9 @@ func (s *Sink) QueryBounded(ctx context.Context, sql string, params map[string]s
 	if name := source(sql); name != "" {
 		return nil, fmt.Errorf("the function %s is not allowed: it reads from files or other servers", name)
 	}
+	if err := scopeOf(ctx).check(sql); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, maxBoundedTime)
 	defer cancel()
 	return s.query(ctx, boundedSettings, maxBoundedBytes, sql, params)
@@ -126,7 +134,7 @@ func (s *Sink) query(ctx context.Context, settings clickhouse.Settings, maxBytes
 			args = append(args, clickhouse.Named(name, value))
 		}
 	}
-	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(settings)), sql, args...)
+	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(scopeOf(ctx).apply(settings, s.topology))), sql, args...)
 	if err != nil {
 		return nil, queryError("run query", err)
 	}

@@ -38,6 +38,7 @@ var tables = []*table{
 	define(sinks.Runs, runColumns, "seen_at", "id"),
 	define(sinks.Alerts, alertColumns, "started_at", "alert_id"),
 	define(sinks.Actions, actionColumns, "at", "id"),
+	define(sinks.Audit, auditColumns, "at", "id"),
 }
 
 func define[R any](t *sinks.TableOf[R], columns []column[R], ageColumn, shardColumn string) *table {

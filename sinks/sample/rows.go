@@ -91,6 +91,10 @@ func Rows(start time.Time, first, n int) *sinks.Batch {
 			SilenceID: fmt.Sprintf("%08x", i), Matchers: `service="checkout-agent"`, EndsAt: at.Add(time.Hour), Actor: "U07A", ActorName: "Anna",
 			Via: "slack", Comment: "deploy",
 		})
+		b.Audit = append(b.Audit, sinks.AuditEntry{
+			ID: fmt.Sprintf("%032x", i), At: at, Person: "Anna", Verified: true, Subject: "U07A", Role: "viewer", Action: "read_texts", Target: e.Conversation,
+			Route: "GET /conversation/{id}", Via: "pages", Address: "192.0.2.7", Outcome: "done", Status: 200,
+		})
 	}
 	return b
 }

@@ -534,3 +534,34 @@ SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_fin
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (15, '0015_trace.sql', 'e894c0276f754789760d1ddd6f90b336203615fc7322b4b3499e6ccfaf0e55cc', now64(3));
 
+-- 0016_audit.sql
+
+-- One row is what somebody did: read texts, ran SQL, exported, erased, or changed a silence, a problem, a token or the configuration.
+CREATE TABLE IF NOT EXISTS audit_local ON CLUSTER 'main'
+(
+    id       String CODEC(ZSTD(1)),
+    at       DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+    person   String COMMENT 'name of the session, of the token, or of the user of the operating system; anyone if that is not known' CODEC(ZSTD(1)),
+    verified Bool COMMENT 'the person has logged in, or sent a token of their own; otherwise the name is what the client says',
+    subject  String COMMENT 'id of the person at the provider of OpenID Connect, or of the token' CODEC(ZSTD(1)),
+    role     LowCardinality(String) COMMENT 'viewer, responder, admin; public for a log-in',
+    action   LowCardinality(String) COMMENT 'read_texts, run_sql, export, read_audit, change_alert, change_silence, change_problem, change_view, change_token, log_in, log_out, erase, configure',
+    target   String COMMENT 'id of a conversation, call, alert, silence, problem, token or user label' CODEC(ZSTD(1)),
+    detail   String COMMENT 'the statement, cut at 4 KiB, or what was done' CODEC(ZSTD(3)),
+    route    LowCardinality(String) COMMENT 'method and pattern of the path; the command if it was none',
+    via      LowCardinality(String) COMMENT 'pages, api, mcp, command, collector',
+    address  String COMMENT 'host of the client, and for whom it says that it asks' CODEC(ZSTD(1)),
+    outcome  LowCardinality(String) COMMENT 'done, refused, failed, started',
+    status   UInt16 COMMENT 'of HTTP; 0 if it was none'
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}')
+ORDER BY (at, id);
+
+CREATE TABLE IF NOT EXISTS audit ON CLUSTER 'main' AS `llmtap`.audit_local
+ENGINE = Distributed('main', 'llmtap', 'audit_local', cityHash64(id));
+
+CREATE VIEW IF NOT EXISTS audit_final ON CLUSTER 'main' AS
+SELECT * FROM audit FINAL;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (16, '0016_audit.sql', 'b16c45e8262be1fcec4d0d9c56f1bec3c72dfc0f8ea3d32205ff5e7ce91a4d68', now64(3));
+

@@ -81,7 +81,7 @@ func (c *Collector) newAlertRole(ctx context.Context, reg prometheus.Registerer)
 		conn: conn, owner: c.owner, interval: cfg.EvaluationInterval, state: &leasedStore{kv: kv},
 		rows:    sinks.NewBatcher(c.store, c.cfg.Batcher, c.logger, nil),
 		monitor: newMonitor(conn.Inspect, c.store.Ping, time.Now()),
-		files:   newRuleFiles(cfg.RuleFiles, c.opts.Hangups, c.logger), logger: c.logger,
+		files:   newRuleFiles(cfg.RuleFiles, c.opts.Hangups, c.audit.record, c.logger), logger: c.logger,
 	}
 	a.monitor.disk = c.disk
 	defer func() {

@@ -42,6 +42,7 @@ import (
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -86,6 +87,7 @@ type Collector struct {
 	disk      *diskGuard // nil if NATS is external
 	guard     guard
 	machines  *access.Machines
+	audit     *audit
 	tls       *tls.Config // of all listeners; nil: no TLS
 	listener  net.Listener
 	closers   []func()
@@ -102,6 +104,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	c.agents = mcpserver.NewHandler(mcpserver.Options{
 		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Rules: cfg.Alerts, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
 	})
+	c.audit = newAudit(o.Logger, c.reg)
 	c.machines = access.NewMachines(accessStore{c.conn.Load}, time.Now)
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -280,7 +283,12 @@ func (c *Collector) Run(ctx context.Context) error {
 	g.Go(func() error { return c.guardDisk(ctx) })
 	if c.store != nil {
 		g.Go(func() error { return c.store.open(ctx) })
+		g.Go(func() error {
+			c.audit.run(ctx, sinks.NewBatcher(c.store, c.cfg.Batcher, c.logger, nil))
+			return nil
+		})
 	}
+	c.audit.record(c.configured())
 	switch {
 	case c.stores():
 		if c.analyze != nil {

@@ -34,28 +34,28 @@ func (c *Collector) handler(g guard, gate access.Gate) http.Handler {
 
 // routes returns the routes of the API.
 func (c *Collector) routes(g guard, gate access.Gate) *access.Mux {
-	mux := g.mux(gate)
-	mux.HandleFunc("GET /healthz", access.Public, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", access.Public, c.serveReady)
-	mux.Handle("GET /metrics", access.Viewer, promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET "+RefusedPath, access.Viewer, c.serveRefused)
-	mux.Handle("POST "+remote.Path, access.Viewer, c.withPages(remote.NewHandler(c.queryable)))
+	mux := g.mux(gate, c.hooks())
+	mux.HandleFunc("GET /healthz", access.Public, access.Unaudited, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", access.Public, access.Unaudited, c.serveReady)
+	mux.Handle("GET /metrics", access.Viewer, access.Unaudited, promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET "+RefusedPath, access.Viewer, access.Unaudited, c.serveRefused)
+	mux.Handle("POST "+remote.Path, access.Viewer, access.RunSQL, c.withPages(remote.NewHandler(c.queryable)))
 	alertmanager := silences.NewHandler(c.silenceable, silences.Options{
 		Access: reachable(&c.cfg.UI, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	})
-	mux.Handle("GET "+silences.Path, access.Viewer, alertmanager)
-	mux.Handle(silences.Path, access.Responder, alertmanager)
+	mux.Handle("GET "+silences.Path, access.Viewer, access.Unaudited, alertmanager)
+	mux.Handle(silences.Path, access.Responder, access.ChangeSilence, alertmanager)
 	list := c.withPages(problemsapi.NewHandler(c.decidable))
 	for _, path := range []string{problemsapi.Path, problemsapi.Path + "/"} {
-		mux.Handle("GET "+path, access.Viewer, list)
-		mux.Handle(path, access.Responder, list)
+		mux.Handle("GET "+path, access.Viewer, access.Unaudited, list)
+		mux.Handle(path, access.Responder, access.ChangeProblem, list)
 	}
-	mux.Handle(promapi.Path, access.Viewer, c.tallies) // it only reads, also with POST
-	mux.Handle(mcpserver.Path, access.Viewer, c.agents)
-	mux.Handle("GET "+promapi.FleetPath, access.Viewer, promapi.NewFleet(c.engines, c.logger))
+	mux.Handle(promapi.Path, access.Viewer, access.Unaudited, c.tallies) // it only reads, also with POST
+	mux.Handle(mcpserver.Path, access.Viewer, access.Unaudited, c.agents)
+	mux.Handle("GET "+promapi.FleetPath, access.Viewer, access.Unaudited, promapi.NewFleet(c.engines, c.logger))
 	machines := tokens.NewHandler(c.machines)
-	mux.Handle(tokens.Path, access.Admin, machines)
-	mux.Handle(tokens.Path+"/", access.Admin, machines)
+	mux.Handle(tokens.Path, access.Admin, access.Unaudited, machines)
+	mux.Handle(tokens.Path+"/", access.Admin, access.Unaudited, machines)
 	return mux
 }
 
@@ -128,7 +128,7 @@ func (g guard) gate(machines *access.Machines) access.Gate {
 }
 
 // mux returns routes of those whom gate lets in.
-func (g guard) mux(gate access.Gate) *access.Mux {
+func (g guard) mux(gate access.Gate, hooks access.Hooks) *access.Mux {
 	return access.NewMux(gate.Person, func(w http.ResponseWriter, r *http.Request, needs access.Role) {
 		if p := access.From(r.Context()); p.Role > access.Public {
 			http.Error(w, p.Name+" has the role "+p.Role.String()+", and this needs the role "+needs.String(), http.StatusForbidden)
@@ -140,7 +140,7 @@ func (g guard) mux(gate access.Gate) *access.Mux {
 			text += ", or one of llmtap token create that is valid"
 		}
 		http.Error(w, text, http.StatusUnauthorized)
-	})
+	}, "api", hooks)
 }
 
 // local returns a handler that passes requests to next unless a page of another site may have made them. Listeners that are not
@@ -163,10 +163,10 @@ func (g guard) local(closed bool, next http.Handler) http.Handler {
 
 // wrap returns a handler that passes permitted requests to next: those of clients with the token, and health checks.
 func (g guard) wrap(next http.Handler) http.Handler {
-	mux := g.mux(g.gate(nil))
-	mux.Handle("GET /healthz", access.Public, next)
-	mux.Handle("GET /readyz", access.Public, next)
-	mux.Handle("/", access.Viewer, next)
+	mux := g.mux(g.gate(nil), access.Hooks{})
+	mux.Handle("GET /healthz", access.Public, access.Unaudited, next)
+	mux.Handle("GET /readyz", access.Public, access.Unaudited, next)
+	mux.Handle("/", access.Viewer, access.Unaudited, next)
 	return g.local(g.tokens.Required(), mux)
 }
 

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 // ruleFilesInterval is the interval at which the rule files are checked for changes.
@@ -17,6 +20,7 @@ type ruleFiles struct {
 	files   []string // empty: the shipped rules, which do not change
 	reload  []func(context.Context) error
 	hangups <-chan os.Signal // nil: no signals
+	audit   func(access.Record)
 	logger  *slog.Logger
 
 	loaded [sha256.Size]byte // hash of the last loaded contents
@@ -24,8 +28,8 @@ type ruleFiles struct {
 }
 
 // newRuleFiles returns the ruleFiles for files. It must be called before the engines first load the files.
-func newRuleFiles(files []string, hangups <-chan os.Signal, logger *slog.Logger) *ruleFiles {
-	w := &ruleFiles{files: files, hangups: hangups, logger: logger}
+func newRuleFiles(files []string, hangups <-chan os.Signal, audit func(access.Record), logger *slog.Logger) *ruleFiles {
+	w := &ruleFiles{files: files, hangups: hangups, audit: audit, logger: logger}
 	w.loaded = w.hash()
 	w.seen = w.loaded
 	return w
@@ -81,4 +85,7 @@ func (w *ruleFiles) load(ctx context.Context, now [sha256.Size]byte) {
 		return
 	}
 	w.logger.Info("alert rules reloaded", "files", w.files)
+	w.audit(access.Record{
+		Person: access.Anyone, Action: access.Configure, Via: viaCollector, Target: fmt.Sprintf("%x", now[:digestSize]), Detail: "rule files " + strings.Join(w.files, ", "), Outcome: access.Done,
+	}.Complete(time.Now()))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
@@ -29,7 +30,7 @@ func TestRuleFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log collectortest.Buffer
 		hangups := make(chan os.Signal, 1)
-		w := newRuleFiles([]string{file}, hangups, slog.New(slog.NewTextHandler(&log, nil)))
+		w := newRuleFiles([]string{file}, hangups, func(access.Record) {}, slog.New(slog.NewTextHandler(&log, nil)))
 		var mu sync.Mutex // guards fails and loaded
 		var fails error
 		var loaded []string
@@ -83,7 +84,7 @@ func TestRuleFiles(t *testing.T) {
 
 func TestNoRuleFiles(t *testing.T) {
 	var log bytes.Buffer
-	w := newRuleFiles(nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	w := newRuleFiles(nil, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were reloaded"); return nil })
 	w.load(t.Context(), w.hash())
 	must.Contain(t, log.String(), "shipped alert rules do not change")

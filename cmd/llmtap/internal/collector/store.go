@@ -154,8 +154,8 @@ func (s *store) Write(ctx context.Context, b *sinks.Batch) error {
 	if sink := s.sink.Load(); sink != nil {
 		return sink.Write(ctx, b)
 	}
-	if errors.Is(s.missing(), errNoStore) && b.Rows() == len(b.Alerts)+len(b.Actions) {
-		return nil // the state of alerts is in NATS; their history is not kept
+	if errors.Is(s.missing(), errNoStore) && b.Rows() == len(b.Alerts)+len(b.Actions)+len(b.Audit) {
+		return nil // the state of alerts is in NATS, the audit in the log; their history is not kept
 	}
 	return &sinks.RetryError{Err: s.startFailure()}
 }

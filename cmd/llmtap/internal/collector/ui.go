@@ -70,7 +70,7 @@ func (c *Collector) newUIRole(ctx context.Context) (*uiRole, error) {
 		Controls: people, Problems: pages.Problems{Controls: people, Problems: c.knownProblems}, Views: savedViews{c.conn.Load},
 		Incidents: pages.Incidents{Groups: u.groups, Access: func() alerts.Access { return reachable(&c.cfg.UI, c.httpAddr()) }}, Tallies: pages.Tallies(c.calls.Load).Range, Usual: pages.Tallies(c.calls.Load).Usual, Health: u.parts,
 		Conversations: pages.Conversations{Source: stored}, Ways: c.ways, Refused: c.refused, HashUser: c.key.hashUser, NoUserKey: c.key.missing(),
-		Prices: c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), People: u.people, Machines: c.machines, SessionKey: key, Version: c.opts.Version, Logger: c.logger,
+		Prices: c.cfg.Prices, CodeURL: c.cfg.UI.CodeURL, Login: u.login(), People: u.people, Machines: c.machines, Hooks: c.hooks(), SessionKey: key, Version: c.opts.Version, Logger: c.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the web pages: %w", err)

@@ -2,13 +2,16 @@
 package erase
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -33,11 +36,28 @@ type Eraser struct {
 	ClickHouse *clickhouse.Sink
 	Settle     time.Duration // time for analyzers to read the announcement and store pending rows
 	Progress   *terminal.Progress
+	Record     func(access.Record) error // stores what is done in the audit, before it is done and after
 }
 
-// Run deletes the data of subject. A dry run deletes nothing.
-func (e *Eraser) Run(ctx context.Context, subject clickhouse.ErasureSubject, dryRun bool) (*Report, error) {
+// Run deletes the data of subject. A dry run deletes nothing, and is not recorded.
+func (e *Eraser) Run(ctx context.Context, subject clickhouse.ErasureSubject, dryRun bool) (report *Report, err error) {
 	defer e.Progress.Clear()
+	if !dryRun {
+		r := access.Record{Action: access.Erase, Target: cmp.Or(subject.Conversation, subject.User), Route: "llmtap forget", Outcome: access.Started}
+		if err := e.Record(r); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if r.Outcome, r.Detail = access.Failed, ""; err == nil {
+				r.Outcome, r.Detail = access.Done, fmt.Sprintf("%d events, %d dead letters, %d calls", report.Events, report.DeadLetters, report.Rows["exchanges"])
+			}
+			err = errors.Join(err, e.Record(r))
+		}()
+	}
+	return e.run(ctx, subject, dryRun)
+}
+
+func (e *Eraser) run(ctx context.Context, subject clickhouse.ErasureSubject, dryRun bool) (*Report, error) {
 	var announced time.Time
 	if !dryRun {
 		live, now, err := e.NATS.AnnounceErasure(ctx)

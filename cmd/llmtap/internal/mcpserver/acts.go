@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 const (
@@ -101,6 +102,7 @@ func (t *tools) decide(ctx context.Context, to target, d alerts.ProblemDecision)
 	if err != nil {
 		return answer{}, err
 	}
+	access.Note(ctx, access.ChangeProblem, id, d.Action)
 	who, _ := ctx.Value(actorKey{}).(string)
 	p, err := api.Decide(ctx, id, d, alerts.Actor{ID: who, Via: "mcp"})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -44,6 +45,9 @@ func (t *tools) query(ctx context.Context, in queryInput) (answer, error) {
 	}
 	if q.Texts && !t.Content {
 		return answer{}, fmt.Errorf("query %s returns texts of messages: %s", q.Name, withheld)
+	}
+	if q.Texts {
+		access.Note(ctx, access.ReadTexts, "", fmt.Sprint("query ", q.Name, " ", values))
 	}
 	sql, params, err := q.Statement(t.Prices, time.Now().UTC())
 	if err != nil {
@@ -158,6 +162,7 @@ func (t *tools) sql(ctx context.Context, in sqlInput) (answer, error) {
 	if strings.TrimSpace(in.SQL) == "" {
 		return answer{}, errors.New("sql is empty")
 	}
+	access.Note(ctx, access.RunSQL, "", in.SQL)
 	if !t.Content {
 		if err := withoutTexts(in.SQL); err != nil {
 			return answer{}, err

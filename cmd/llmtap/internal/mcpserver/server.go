@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -124,6 +125,7 @@ func add[In any](t *tools, s *mcp.Server, name, doc string, hints *mcp.ToolAnnot
 			a, err = call(ctx, in)
 		}
 		if err != nil {
+			access.Fail(ctx)
 			return nil, nil, advise(ctx, err)
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.text}}}, a.data, nil

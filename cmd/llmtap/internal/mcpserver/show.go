@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 const showDoc = `Show a stored LLM call or conversation by id: its messages with roles, ids and tools, the broken message marked with > and its defect, root cause, first bad version and fix below it. Lines marked - show what the model said, lines marked + what the request contains instead. Message indexes count from 0.`
@@ -33,6 +34,9 @@ func (t *tools) show(ctx context.Context, in showInput) (answer, error) {
 		return answer{}, errors.New("limit must be from 1 to 200")
 	case in.Limit == 0:
 		in.Limit = defaultLimit
+	}
+	if t.Content {
+		access.Note(ctx, access.ReadTexts, strings.TrimSpace(in.ID), "")
 	}
 	var b strings.Builder
 	err := t.withStore(ctx, func(q rows.Querier, pages func() string) error {

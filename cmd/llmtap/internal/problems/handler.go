@@ -23,6 +23,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -248,5 +249,6 @@ func decide(l Local, w http.ResponseWriter, r *http.Request) (any, error) {
 	if strings.TrimSpace(by.ID) == "" {
 		return nil, &remote.RequestError{Status: http.StatusBadRequest, Err: errors.New("the header " + remote.HeaderActor + " is required: others want to know who decided")}
 	}
+	access.Note(r.Context(), access.ChangeProblem, r.PathValue("id"), d.Action)
 	return l.Decide(r.Context(), r.PathValue("id"), d, by)
 }

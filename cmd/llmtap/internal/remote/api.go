@@ -38,7 +38,9 @@ func Actor(r *http.Request) alerts.Actor { return ActorOr(r, r.Header.Get(Header
 
 // ActorOr is Actor for a request that says otherwise who sends it.
 func ActorOr(r *http.Request, says string) alerts.Actor {
-	return alerts.Actor{ID: cmp.Or(access.From(r.Context()).Name, wording.Truncate(says, maxActor)), Via: "api"}
+	says = wording.Truncate(says, maxActor)
+	access.Says(r.Context(), says)
+	return alerts.Actor{ID: cmp.Or(access.From(r.Context()).Name, says), Via: "api"}
 }
 
 // ReadJSON decodes the body of r into v; what names it. A form of a web page cannot send JSON, and the guard refuses other requests

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -67,6 +68,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("the body is not a JSON object with sql and params: %v", err), http.StatusBadRequest)
 		return
 	}
+	detail := st.SQL
+	if len(st.Params) > 0 {
+		detail += fmt.Sprintf("\n-- %v", st.Params) // maps are printed in order of their keys
+	}
+	access.Note(r.Context(), access.RunSQL, "", detail)
 	sink, err := h.clickHouse()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

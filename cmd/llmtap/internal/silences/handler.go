@@ -9,6 +9,7 @@ The API is Alertmanager's, version 2, as far as its tools read alerts and manage
 package silences
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/silence"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 // Path is the prefix of the paths of the Handler.
@@ -149,7 +151,10 @@ func (h *Handler) set(src Source, w http.ResponseWriter, r *http.Request) error 
 	}
 	by := remote.ActorOr(r, s.CreatedBy)
 	s.CreatedBy = by.ID
+	id := s.ID
+	matchers, until := s.Matchers.String(), s.EndsAt
 	s, err := src.SetSilence(r.Context(), s, by)
+	access.Note(r.Context(), access.ChangeSilence, cmp.Or(s.ID, id), matchers+" until "+until.UTC().Format(time.RFC3339))
 	if err != nil {
 		return err
 	}
@@ -173,6 +178,7 @@ func (h *Handler) get(src Source, w http.ResponseWriter, r *http.Request) error 
 }
 
 func (h *Handler) expire(src Source, w http.ResponseWriter, r *http.Request) error {
+	access.Note(r.Context(), access.ChangeSilence, r.PathValue("id"), "expire")
 	if err := src.ExpireSilence(r.Context(), r.PathValue("id"), remote.Actor(r)); err != nil {
 		return err
 	}

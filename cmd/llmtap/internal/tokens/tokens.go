@@ -51,6 +51,7 @@ func NewHandler(m *access.Machines) http.Handler {
 			return nil, err
 		}
 		t.By = remote.Actor(r).ID
+		access.Note(r.Context(), access.ChangeToken, t.Name, "create, role "+t.Role.String()+", expires "+t.Expires.UTC().Format(time.RFC3339))
 		if err := t.Validate(time.Now()); err != nil {
 			return nil, &remote.RequestError{Status: http.StatusBadRequest, Err: err}
 		}
@@ -64,6 +65,8 @@ func NewHandler(m *access.Machines) http.Handler {
 		return Created{t, secret}, nil
 	})
 	handle("DELETE "+Path+"/{name}", func(_ http.ResponseWriter, r *http.Request) (any, error) {
+		_ = remote.Actor(r) // for the audit
+		access.Note(r.Context(), access.ChangeToken, r.PathValue("name"), "revoke")
 		err := m.Revoke(r.Context(), r.PathValue("name"))
 		switch {
 		case errors.Is(err, access.ErrNoToken):
