@@ -211,7 +211,7 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rows rowsByID, frame
 		}
 		at, _ := clock.At(meta.Timestamp.UTC())
 		for i, ev := range events {
-			an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Index: i, Time: at}, true, &out)
+			an.Process(ev, analyzer.Position{Seq: meta.Sequence.Stream, Index: i, Time: at.Add(time.Duration(i))}, true, &out)
 			collect()
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/dashboards/access"
@@ -33,24 +34,28 @@ const (
 //
 // A request never waits for it: a record that finds the queue full is only in the log, and is counted.
 type audit struct {
-	queue   chan sinks.AuditEntry // never closed
+	queue   chan sinks.AuditEntry // never closed; nil: the process stores nothing
 	dropped prometheus.Counter
 	told    atomic.Int64 // Unix time of the last message about drops
 	logger  *slog.Logger
 }
 
-func newAudit(logger *slog.Logger, reg prometheus.Registerer) *audit {
-	a := &audit{queue: make(chan sinks.AuditEntry, auditQueue), logger: logger, dropped: prometheus.NewCounter(prometheus.CounterOpts{
+func newAudit(logger *slog.Logger, stores bool, reg prometheus.Registerer) *audit {
+	if !stores {
+		return &audit{logger: logger}
+	}
+	return &audit{queue: make(chan sinks.AuditEntry, auditQueue), logger: logger, dropped: promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "llmtap_sinks_audit_dropped_total", Help: "Records of the audit that are only in the log, because ClickHouse did not take them in time.",
 	})}
-	reg.MustRegister(a.dropped)
-	return a
 }
 
 // record implements access.Hooks.Record.
 func (a *audit) record(r access.Record) {
 	a.logger.Info("audit", "id", r.ID, "at", r.At, "person", r.Person, "verified", r.Verified, "subject", r.Subject, "role", r.Role.String(), "action", string(r.Action),
 		"target", r.Target, "detail", r.Detail, "route", r.Route, "via", r.Via, "address", r.Address, "outcome", r.Outcome, "status", r.Status)
+	if a.queue == nil {
+		return
+	}
 	select {
 	case a.queue <- AuditRow(r):
 	default:

@@ -150,7 +150,7 @@ func TestAudit(t *testing.T) {
 func TestAuditWithoutStore(t *testing.T) {
 	t.Parallel()
 	var log collectortest.Buffer
-	a := newAudit(slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+	a := newAudit(slog.New(slog.NewTextHandler(&log, nil)), true, prometheus.NewRegistry())
 	c := open(t, func(cfg *config.Config) { cfg.ClickHouse.DSN = "http://127.0.0.1:1/llmtap" })
 	defer c.Close()
 	cfg := sinks.DefaultBatcherConfig()

@@ -104,7 +104,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	c.agents = mcpserver.NewHandler(mcpserver.Options{
 		Open: c.openStore, Pages: func(rows.Querier) string { return c.linkedPages() }, Problems: c.localProblems, Rules: cfg.Alerts, Prices: cfg.Prices, Version: o.Version, Logger: o.Logger,
 	})
-	c.audit = newAudit(o.Logger, c.reg)
+	c.audit = newAudit(o.Logger, c.stores(), c.reg)
 	c.machines = access.NewMachines(accessStore{c.conn.Load}, time.Now)
 	c.metrics = prometheus.Gatherers{c.reg, &c.roleRegs}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
