@@ -93,7 +93,7 @@ var thirdParty = map[string][]string{
 	"github.com/cenkalti/backoff":      {"ingest", "sinks", "alerts", "cmd"},
 	"github.com/google/uuid":           {"ingest", "sinks", "cmd", "deploy"},
 	"go.opentelemetry.io/collector/":   {"ingest/otlp", "sinks/spans", "deploy/bench"},
-	"google.golang.org/":               {"ingest/otlp", "deploy/bench"},
+	"google.golang.org/":               {"ingest/otlp", "sinks/spans", "deploy/bench"},
 	"golang.org/x/sync/":               {"ingest", "sinks", "alerts", "cmd", "deploy/bench"},
 	"github.com/google/go-cmp/":        {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},
 }

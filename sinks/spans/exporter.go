@@ -17,7 +17,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/price"
@@ -201,7 +202,7 @@ func (e *Exporter) refuse(spans int, reason string, err error) {
 }
 
 func encode(b *batch) ([]byte, error) {
-	raw, err := ptraceotlp.NewExportRequestFromTraces(b.traces).MarshalProto()
+	raw, err := new(ptrace.ProtoMarshaler).MarshalTraces(b.traces) // package ptraceotlp links grpc-go
 	if err != nil {
 		return nil, fmt.Errorf("encode spans: %w", err)
 	}
@@ -240,13 +241,28 @@ func (e *Exporter) post(ctx context.Context, body []byte) (rejected int, after t
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return 0, -1, fmt.Errorf("send spans to %s: %s: %.200q", req.URL.Host, resp.Status, answer)
 	}
-	partly := ptraceotlp.NewExportResponse()
-	if err := partly.UnmarshalProto(answer); err != nil {
-		return 0, 0, nil // accepted; not all endpoints answer in protobuf
-	}
-	if n := int(partly.PartialSuccess().RejectedSpans()); n > 0 {
-		e.refuse(n, reasonRefused, fmt.Errorf("%s: %.200q", req.URL.Host, partly.PartialSuccess().ErrorMessage()))
-		rejected = n
+	if rejected = rejectedSpans(answer); rejected > 0 {
+		e.refuse(rejected, reasonRefused, fmt.Errorf("%s accepts not all: %.200q", req.URL.Host, answer))
 	}
 	return rejected, 0, nil
+}
+
+// rejectedSpans returns partial_success.rejected_spans of an ExportTraceServiceResponse, or 0: not all endpoints answer with one.
+func rejectedSpans(answer []byte) int {
+	number, wire, n := protowire.ConsumeTag(answer)
+	if n < 0 || number != 1 || wire != protowire.BytesType {
+		return 0
+	}
+	partly, n := protowire.ConsumeBytes(answer[n:])
+	if n < 0 {
+		return 0
+	}
+	if number, wire, n = protowire.ConsumeTag(partly); n < 0 || number != 1 || wire != protowire.VarintType {
+		return 0
+	}
+	rejected, n := protowire.ConsumeVarint(partly[n:])
+	if n < 0 || rejected > maxSpans {
+		return 0
+	}
+	return int(rejected)
 }
