@@ -155,7 +155,7 @@ func TestAlertsBacktest(t *testing.T) {
 	}
 	text := ask()
 	wantAll(t, "backtest", text,
-		"StageFailureRate (critical)\n  until ", "first version 2.4.0, last clean version 2.3.9", ", none since in ", " findings in ", "(tool_calls_dropped_on_save)", "example: exchange 018f", "fix: ", "never fired: ",
+		"StageFailureRate (critical)\n  until ", "first version 2.4.0, last clean version 2.3.9", ", none since in ", " findings in ", "(tool_calls_dropped_on_save)", "example: call 018f", "fix: ", "never fired: ",
 		"not tested: EventsDropped", "service=checkout-agent stage=planner",
 	)
 	t.Log(text)

@@ -140,7 +140,7 @@ func TestCommandsFindCollector(t *testing.T) {
 		{args: []string{"alerts", "backtest", "--since", "1h"}, want: "calls"},
 		{args: []string{"schema", "status"}, want: "exchanges", direct: true},
 		{args: []string{"doctor"}, want: "schema        up to date", direct: true},
-		{args: []string{"import", "--wait=false", "-"}, want: "1 exchange", direct: true},
+		{args: []string{"import", "--wait=false", "-"}, want: "1 call", direct: true},
 		{args: []string{"forget", "--conversation", "none", "--dry-run"}, want: "would be deleted", direct: true},
 	}
 	first := map[string]string{} // output of show, which is the same in every way

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -259,3 +260,15 @@ func (w *statusWriter) Flush() { _ = http.NewResponseController(w.ResponseWriter
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// MaxBytesReader is http.MaxBytesReader for the body of a request whose answer goes to w, also behind a Mux: only for its own writers does
+// net/http keep the connection open until the client has read the answer.
+func MaxBytesReader(w http.ResponseWriter, body io.ReadCloser, n int64) io.ReadCloser {
+	for {
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return http.MaxBytesReader(w, body, n)
+		}
+		w = inner.Unwrap()
+	}
+}

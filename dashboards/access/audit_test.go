@@ -1,6 +1,8 @@
 package access
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,4 +74,21 @@ func TestRecord(t *testing.T) {
 	must.Equal(t, len(ask("POST", "/admin/x")), 0, "somebody unknown")
 	in := ask("POST", "/login")[0]
 	must.Equal(t, in.Person+" "+in.Role.String(), "Ann responder", "who has logged in")
+}
+
+// A client that is still sending a body that is too long gets the answer, and no reset.
+func TestMaxBytesReader(t *testing.T) {
+	m := NewMux(func(*http.Request) (Person, bool) { return Person{Role: Viewer}, true }, nil, "api", Hooks{Record: func(Record) {}})
+	m.HandleFunc("POST /", Viewer, RunSQL, func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(MaxBytesReader(w, r.Body, 1000))
+		http.Error(w, fmt.Sprint(err), http.StatusRequestEntityTooLarge)
+	})
+	s := httptest.NewServer(m)
+	defer s.Close()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // else net/http waits by itself
+	for range 20 {
+		res := must.Get(client.Post(s.URL, "text/plain", strings.NewReader(strings.Repeat("x", 4<<20))))(t)
+		must.Equal(t, res.StatusCode, http.StatusRequestEntityTooLarge, "status")
+		must.Do(t, res.Body.Close())
+	}
 }

@@ -49,7 +49,7 @@ func NewHandler(o Options) http.Handler {
 		r.Header.Set(remote.HeaderActor, remote.Actor(r).ID)
 		deadlines := http.NewResponseController(w)
 		_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		body, err := io.ReadAll(access.MaxBytesReader(w, r.Body, maxBody))
 		if err != nil {
 			http.Error(w, "the request is incomplete or larger than 4 MiB", http.StatusRequestEntityTooLarge)
 			return

@@ -51,7 +51,7 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, what string, v any) error 
 	}
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(access.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
 		_ = deadlines.SetReadDeadline(time.Time{})
 		err = json.Unmarshal(body, v)

@@ -59,7 +59,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below
 	var st statement
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxStatement))
+	body, err := io.ReadAll(access.MaxBytesReader(w, r.Body, maxStatement))
 	if err == nil {
 		_ = deadlines.SetReadDeadline(time.Time{}) // the query may take longer
 		err = json.Unmarshal(body, &st)
