@@ -27,7 +27,7 @@ type Rejection struct {
 	Err   error
 }
 
-// PublishBatch stores events in order, in frames, or in parts if their bodies are long, and returns the rejected ones. If it returns
+// PublishBatch stores events in order, each alone, or in parts if their bodies are long, and returns the rejected ones. If it returns
 // an error, because NATS is unreachable, refuses to store or ctx ends, none of the events counts as stored; the batch can be
 // published again, since JetStream drops duplicates by their message ids. At most maxBatches are published concurrently;
 // others wait. After an error the events may be in use for some more seconds, so that the memory of maxBatches batches is not
@@ -64,7 +64,9 @@ func (c *Conn) PublishBatch(ctx context.Context, events []*event.Event) ([]Rejec
 func (c *Conn) newBatches() chan *Publisher {
 	all := make(chan *Publisher, maxBatches)
 	for range maxBatches {
-		all <- c.NewPublisher(batchWindow)
+		p := c.NewPublisher(batchWindow)
+		p.alone = true // a client that sends events again groups them in another way, so frames would have other ids
+		all <- p
 	}
 	return all
 }
