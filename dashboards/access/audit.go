@@ -55,7 +55,8 @@ const (
 	maxDetail = 4 << 10 // bytes of Record.Detail
 	maxField  = 512     // bytes of its other texts
 	maxNotes  = 20      // of one request
-	// repeatTime is the time in which reading the same texts again is not recorded again: pages refresh themselves.
+	// repeatTime is the time in which reading the same texts, or running the same statement, again is not recorded again: pages refresh
+	// themselves, and llmtap tail polls.
 	repeatTime = 10 * time.Minute
 	// maxRecent bounds the reads that are remembered for that.
 	maxRecent = 10_000
@@ -223,7 +224,7 @@ func (a *recorder) fill(x Record, r *http.Request, pattern string, n *notes, sta
 
 func (a *recorder) add(x Record) {
 	now := time.Now()
-	if x.Action == ReadTexts {
+	if x.Action == ReadTexts || x.Action == RunSQL {
 		a.mu.Lock()
 		last, ok := a.recent[x]
 		again := ok && now.Sub(last) < repeatTime
