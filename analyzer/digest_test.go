@@ -195,17 +195,7 @@ func TestRecordedDigests(t *testing.T) {
 				s := newStream(id)
 				s.labels.Run = fmt.Sprint("run", n)
 				s.run("started")
-				refused := 0
-				c.play(func(url string, request, answer []byte) {
-					x := s.exchange()
-					s.url = url
-					s.add(&event.Event{Kind: event.Request, Exchange: x, URL: url, Method: "POST", Body: request})
-					if refused++; refused%4 == 0 {
-						s.response(x, 400, fault(orphanText))
-						return
-					}
-					s.response(x, 200, answer)
-				})
+				s.play(c)
 				s.run([]string{"ok", "error"}[n/8%2])
 				s.advance(2 * analyzer.Default().SessionLookback)
 				digests.digestRows(t, "conversations, full:", s.steps)
@@ -227,4 +217,19 @@ func TestRecordedDigests(t *testing.T) {
 	}
 	want := must.Get(os.ReadFile(golden))(t)
 	must.Equal(t, got.String(), string(want), "rows of recorded traffic")
+}
+
+// play adds the calls of c. The provider refuses every fourth one.
+func (s *stream) play(c *recorded) {
+	calls := 0
+	c.play(func(url string, request, answer []byte) {
+		x := s.exchange()
+		s.url = url
+		s.add(&event.Event{Kind: event.Request, Exchange: x, URL: url, Method: "POST", Body: request})
+		if calls++; calls%4 == 0 {
+			s.response(x, 400, fault(orphanText))
+			return
+		}
+		s.response(x, 200, answer)
+	})
 }

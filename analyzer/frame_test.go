@@ -107,17 +107,7 @@ func TestFrames(t *testing.T) {
 		for _, c := range []*recorded{c, c.broken(n / 10)} {
 			for _, id := range []string{"given", ""} {
 				s := newStream(id)
-				refused := 0
-				c.play(func(url string, request, answer []byte) {
-					x := s.exchange()
-					s.url = url
-					s.add(&event.Event{Kind: event.Request, Exchange: x, URL: url, Method: "POST", Body: request})
-					if refused++; refused%4 == 0 {
-						s.response(x, 400, fault(orphanText))
-						return
-					}
-					s.response(x, 200, answer)
-				})
+				s.play(c)
 				s.advance(2 * analyzer.Default().SessionLookback)
 				for _, size := range []int{2, 5, event.MaxFrameEvents} {
 					want, known := s.process(t, size, false)

@@ -76,10 +76,10 @@
 //
 // # Frames
 //
-// A message may carry many events, see package event. They have the sequence and the time of the message, and Next returns them
-// together. A sequence thus stays the unit of checkpoints, replays, leases, gaps and versions of rows, and only dead letters name the
+// A message may carry many events, see package event. They have its sequence, and its time and 1 ns more for each, and Next returns
+// them together. A sequence thus stays the unit of checkpoints, replays, leases, gaps and versions of rows, and only dead letters name the
 // index of an event. Messages that leave the stream unread count as one lost event each, since nobody knows how many they had.
-// Publishers wait up to 20 ms for more events where nobody waits for an acknowledgement. If the stream has a maximum message size below
+// Publishers wait up to 20 ms for more events where nobody waits for an acknowledgement. Batches go without frames: see newBatches. If the stream has a maximum message size below
 // that of the server, the first frame that is too large is sent again as single events, behind later ones.
 //
 // An erasure deletes whole frames. Publishers put events together only if an erasure concerns all of them or none. If a frame has
