@@ -273,7 +273,7 @@ func (t *toolCalls) neverArrived(s *step, c *session.Call, detail, why string, a
 	s.emitSignal(&x, &signals.Signal{
 		ID: signals.ReplyNeverArrived, Detail: detail, Message: -1, CallID: c.CallID, Tool: c.Name, Key: c.Exchange + " " + strconv.Itoa(c.Position),
 		Summary:  fmt.Sprintf("no reply to call %s of %s ever arrived", limit.Text(c.CallID, limit.NameBytes), limit.Name(c.Name)),
-		Evidence: fmt.Sprintf("the answer of exchange %s made it; %s%s", c.Exchange, why, ran),
+		Evidence: fmt.Sprintf("the answer of LLM call %s made it; %s%s", c.Exchange, why, ran),
 		Fix:      "Append a reply for every call, even if the tool fails, is skipped or is lost with its process: say in it what happened.",
 	}, at.Seq, c.MinSeq())
 }

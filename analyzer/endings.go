@@ -78,7 +78,7 @@ func (es *endings) expire(s *step) {
 		ID: signals.ConversationEndedOnError, Detail: e.cause, Message: -1, Key: x.Exchange,
 		Summary: fmt.Sprintf("the last call of conversation %s failed with %s, and nothing followed for %v",
 			limit.Text(x.Conversation, limit.NameBytes), failure(x.Status, e.cause), shortDuration(es.queue.Timeout())),
-		Evidence: fmt.Sprintf("exchange %s is the last of its conversation", x.Exchange),
+		Evidence: fmt.Sprintf("LLM call %s is the last of its conversation", x.Exchange),
 		Fix:      "Check what the agent told its user: many agent loops take an error for an answer without tool calls and end as if the task were done.",
 	}, e.version, it.MinSeq)
 }

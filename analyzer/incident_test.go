@@ -85,7 +85,7 @@ func TestCallsDroppedEvidence(t *testing.T) {
 	second := s.fail(400, orphanText, append(history, assistant(""), tool("call_1", "PORT=80"))...)
 	out := run(t, analyzer.Default(), s.steps)
 	got := out.Findings[0]
-	want := "answer of exchange " + first + " made call_1 (read_file); message 2 of the next request is its copy without tool_calls, and message 3 answers call_1"
+	want := "answer of LLM call " + first + " made call_1 (read_file); message 2 of the next request is its copy without tool_calls, and message 3 answers call_1"
 	must.Equal(t, got.Evidence, want, "evidence")
 	if got.Exchange != second || got.Fix == "" || got.Conversation != "c1" || got.Status != 400 {
 		t.Errorf("finding %+v", got)

@@ -185,7 +185,7 @@ func (rs *runs) emit(s *step, r *run, at Position) {
 	s.emitSignal(&x, &signals.Signal{
 		ID: signals.MaskedFailure, Detail: r.row.LastCause, Message: -1, Key: r.row.ID,
 		Summary:  fmt.Sprintf("run %s reported ok, but its last call failed with %s", limit.Text(x.Labels.Run, limit.NameBytes), failure(x.Status, r.row.LastCause)),
-		Evidence: fmt.Sprintf("exchange %s was the last of %d calls of the run, and %d of them failed", x.Exchange, r.row.Calls, r.row.Failed),
+		Evidence: fmt.Sprintf("LLM call %s was the last of %d calls of the run, and %d of them failed", x.Exchange, r.row.Calls, r.row.Failed),
 		Fix:      "Let an error of the last call end the run in error: an answer without tool calls ends the run only if there is an answer.",
 	}, at.Seq, r.minSeq)
 }

@@ -165,7 +165,7 @@ func TestAgentLoop(t *testing.T) {
 	list := []turn{{"list_files", `{}`, "config.py"}}
 	find := []turn{{"find", `{}`, "nothing"}}
 	times := func(n int, of ...[]turn) [][]turn { return slices.Repeat(of, n) }
-	const from = "; since message 3 of exchange 018f0000-0000-7000-8000-000000000002; no message of the user came in between"
+	const from = "; since message 3 of LLM call 018f0000-0000-7000-8000-000000000002; no message of the user came in between"
 	f("four times", func(s *stream) { turns(s, h, times(4, read)...) }, "")
 	f("five times", func(s *stream) { turns(s, h, times(5, read)...) },
 		"read_file was called 5 times in a row with the same arguments, and the reply was the same each time"+from)

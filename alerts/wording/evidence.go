@@ -143,7 +143,7 @@ func (m *Markup) Brief(x *analyzer.Example) string {
 func (m *Markup) place(x *analyzer.Example) string {
 	where := fmt.Sprintf("conversation %s", m.code(x.Conversation))
 	if x.Conversation == "" {
-		where = fmt.Sprintf("exchange %s", m.code(x.Exchange))
+		where = fmt.Sprintf("LLM call %s", m.code(x.Exchange))
 	}
 	if x.Message >= 0 && x.Rule != "" {
 		where += ", " + m.message(x.Message)

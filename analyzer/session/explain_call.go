@@ -19,7 +19,7 @@ func explainCalledTwice(x *explainer) RootCause {
 	if a := x.before; a != nil {
 		made = a.count(x.id)
 		if i := x.q.lastCall(x.id); made == 0 && len(a.calls) > 0 && i-x.q.lead >= a.after && renames(x.q.callsOf(&x.q.messages[i]), a.calls) && !x.repeatsCallOf(a) {
-			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under ids that earlier calls have",
+			return because(IDRewritten, High, "call_side", "answer of LLM call %s called %s; message %d of the request makes the same calls under ids that earlier calls have",
 				a.exchange, callName(a.calls[0].CallID, a.calls[0]), i)
 		}
 	}
@@ -38,9 +38,9 @@ func explainCalledTwice(x *explainer) RootCause {
 		return RootCause{}
 	}
 	if made > 1 {
-		return because(DuplicateIDFromModel, High, "", "answer of exchange %s itself gave %d calls the id %s", x.before.exchange, made, quote(x.ToolCallID))
+		return because(DuplicateIDFromModel, High, "", "answer of LLM call %s itself gave %d calls the id %s", x.before.exchange, made, quote(x.ToolCallID))
 	}
-	return because(DuplicateIDFromModel, High, "", "answer of exchange %s gave its call the id %s, which a call in the request before it had already",
+	return because(DuplicateIDFromModel, High, "", "answer of LLM call %s gave its call the id %s, which a call in the request before it had already",
 		x.before.exchange, quote(x.ToolCallID))
 }
 
@@ -131,7 +131,7 @@ func explainArgumentsKind(x *explainer) RootCause {
 	if call == nil || call.kind != facts.String || len(value) == 0 || call.meaning == 0 || call.meaning != canonical(value) {
 		return RootCause{}
 	}
-	return because(ArgumentsAsObject, High, x.Detail, "answer of exchange %s called %s with its arguments as a string; message %d of the request has the same arguments as JSON",
+	return because(ArgumentsAsObject, High, x.Detail, "answer of LLM call %s called %s with its arguments as a string; message %d of the request has the same arguments as JSON",
 		call.Exchange, callName(x.ToolCallID, call), x.Message)
 }
 
@@ -160,7 +160,7 @@ func (x *explainer) asString(call *Call, value []byte) RootCause {
 			if call.kind == facts.String {
 				was = "a string of JSON"
 			}
-			return because(ArgumentsAsString, High, x.Detail, "answer of exchange %s called %s with %s as its arguments; message %d of the request has the same JSON in %s",
+			return because(ArgumentsAsString, High, x.Detail, "answer of LLM call %s called %s with %s as its arguments; message %d of the request has the same JSON in %s",
 				call.Exchange, callName(x.ToolCallID, call), was, x.Message, as)
 		}
 		as = "a string within a string"
@@ -186,16 +186,16 @@ func explainArgumentsText(x *explainer) RootCause {
 		if a.end == endedCut {
 			detail, how = "cut", "broke off"
 		}
-		return because(ArgumentsTruncated, High, detail, "answer of exchange %s %s inside the arguments of %s; message %d of the request repeats the call", a.exchange, how, what, x.Message)
+		return because(ArgumentsTruncated, High, detail, "answer of LLM call %s %s inside the arguments of %s; message %d of the request repeats the call", a.exchange, how, what, x.Message)
 	case x.Detail == "concatenated" && (!unchanged || a.joined || a.streamed):
-		return because(StreamAssembly, High, "", "the arguments of %s in message %d of the request are several JSON values; answer of exchange %s made %d calls", what, x.Message, a.exchange, len(a.calls))
+		return because(StreamAssembly, High, "", "the arguments of %s in message %d of the request are several JSON values; answer of LLM call %s made %d calls", what, x.Message, a.exchange, len(a.calls))
 	case x.Detail == "truncated" && a.end == endedWhole && !a.joined && call.args == facts.ArgsObject:
-		return because(ArgumentsCutOnSave, High, "", "answer of exchange %s is whole and called %s with complete arguments; in message %d of the request they end early",
+		return because(ArgumentsCutOnSave, High, "", "answer of LLM call %s is whole and called %s with complete arguments; in message %d of the request they end early",
 			a.exchange, what, x.Message)
 	case x.Detail == "not_object" && !unchanged:
 		return x.asString(call, value)
 	case unchanged:
-		return because(MalformedByModel, High, "", "answer of exchange %s is whole and has these arguments in its call %s; message %d of the request repeats them unchanged", a.exchange, what, x.Message)
+		return because(MalformedByModel, High, "", "answer of LLM call %s is whole and has these arguments in its call %s; message %d of the request repeats them unchanged", a.exchange, what, x.Message)
 	}
 	return RootCause{}
 }

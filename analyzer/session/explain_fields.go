@@ -44,16 +44,16 @@ func explainReasoning(x *explainer) RootCause {
 		for _, c := range a.calls {
 			had = had || c.signed
 			if c.signed && x.lost(c) {
-				return because(CallsDropped, High, "some", "answer of exchange %s made %d calls, of which %s has the signature; message %d of the request is its copy without this one",
+				return because(CallsDropped, High, "some", "answer of LLM call %s made %d calls, of which %s has the signature; message %d of the request is its copy without this one",
 					a.exchange, len(a.calls), callName(c.CallID, c), x.Message)
 			}
 		}
 	}
 	switch {
 	case had:
-		return because(ReasoningStripped, High, "", "answer of exchange %s had reasoning or a signature of it; message %d of the request, its copy, has none", a.exchange, x.Message)
+		return because(ReasoningStripped, High, "", "answer of LLM call %s had reasoning or a signature of it; message %d of the request, its copy, has none", a.exchange, x.Message)
 	case a.blank && x.Rule == "reasoning_content_missing":
-		return because(EmptyReasoningOmitted, High, "", "answer of exchange %s had an empty string as its reasoning; message %d of the request, its copy, lacks the field", a.exchange, x.Message)
+		return because(EmptyReasoningOmitted, High, "", "answer of LLM call %s had an empty string as its reasoning; message %d of the request, its copy, lacks the field", a.exchange, x.Message)
 	}
 	return x.from(a)
 }
@@ -81,7 +81,7 @@ func (x *explainer) reasoningSent() RootCause {
 		if p.role != facts.RoleAssistant || !p.reasons || m.reasons || !x.p.same(p, x.q, m, x.loose()) {
 			continue
 		}
-		return because(ReasoningStripped, High, "", "message %d of the request before (exchange %s) had its reasoning; message %d of the request is the same without it", i, x.previous, x.Message)
+		return because(ReasoningStripped, High, "", "message %d of the request before (LLM call %s) had its reasoning; message %d of the request is the same without it", i, x.previous, x.Message)
 	}
 	return RootCause{}
 }
@@ -96,7 +96,7 @@ func explainReasoningItem(x *explainer) RootCause {
 		if a == nil {
 			return RootCause{}
 		}
-		return because(ReasoningStripped, High, "", "answer of exchange %s has %d reasoning items; item %d of the request is of that answer, and all of them are missing", a.exchange, len(a.signed), x.Message)
+		return because(ReasoningStripped, High, "", "answer of LLM call %s has %d reasoning items; item %d of the request is of that answer, and all of them are missing", a.exchange, len(a.signed), x.Message)
 	}
 	if x.Detail != "no_following_item" {
 		return RootCause{}
@@ -108,13 +108,13 @@ func explainReasoningItem(x *explainer) RootCause {
 		if a.noText || x.loose() || x.q.copyOf(a) >= 0 {
 			return RootCause{}
 		}
-		return because(CallsDropped, High, "message", "answer of exchange %s has a reasoning item and a message; the request has its reasoning item as item %d, but not the message",
+		return because(CallsDropped, High, "message", "answer of LLM call %s has a reasoning item and a message; the request has its reasoning item as item %d, but not the message",
 			a.exchange, x.Message)
 	}
 	for _, c := range a.calls {
 		switch at := x.q.lastCall(c.id); {
 		case at >= 0 && at < x.Message:
-			return because(HistoryReordered, High, "", "answer of exchange %s has its reasoning item before the call %s; the request has the call as item %d and the reasoning item as item %d",
+			return because(HistoryReordered, High, "", "answer of LLM call %s has its reasoning item before the call %s; the request has the call as item %d and the reasoning item as item %d",
 				a.exchange, callName(c.CallID, c), at, x.Message)
 		case at >= 0:
 			return RootCause{}
@@ -125,10 +125,10 @@ func explainReasoningItem(x *explainer) RootCause {
 		if x.Message == len(x.q.messages)-1 {
 			detail = "tail"
 		}
-		return because(Truncated, High, detail, "the request before (exchange %s) contained the call %s; this one has the reasoning item before it as item %d, but neither the call nor its output",
+		return because(Truncated, High, detail, "the request before (LLM call %s) contained the call %s; this one has the reasoning item before it as item %d, but neither the call nor its output",
 			x.previous, callName(c.CallID, c), x.Message)
 	}
-	return because(CallsDropped, High, "", "answer of exchange %s made %s; the next request has its reasoning item as item %d, but not the function_call item",
+	return because(CallsDropped, High, "", "answer of LLM call %s made %s; the next request has its reasoning item as item %d, but not the function_call item",
 		a.exchange, callName(a.calls[0].CallID, a.calls[0]), x.Message)
 }
 
@@ -166,7 +166,7 @@ func explainSwitched(x *explainer) RootCause {
 		return RootCause{}
 	}
 	if what := change(x.pSource.target, x.source.target); what != "" && what != "model" {
-		return because(ProviderSwitched, High, what, "the request before (exchange %s) went to %s with message %d; this one sends the same to %s",
+		return because(ProviderSwitched, High, what, "the request before (LLM call %s) went to %s with message %d; this one sends the same to %s",
 			x.previous, targetName(x.pSource.target), x.Message, targetName(x.source.target))
 	}
 	return RootCause{}
@@ -175,14 +175,14 @@ func explainSwitched(x *explainer) RootCause {
 // explainSignature explains signed reasoning that differs from the reasoning in the previous answer.
 func explainSignature(x *explainer) RootCause {
 	if x.Detail == "edited" && x.before != nil {
-		return because(ReasoningEdited, High, "", "answer of exchange %s has signed thinking; message %d of the request has the same signature with another text", x.before.exchange, x.Message)
+		return because(ReasoningEdited, High, "", "answer of LLM call %s has signed thinking; message %d of the request has the same signature with another text", x.before.exchange, x.Message)
 	}
 	if x.Detail == "no_signature" && x.Message >= 0 {
 		a := x.origin(x.Message)
 		if a == nil || len(a.signed) == 0 {
 			return RootCause{}
 		}
-		return because(FieldLost, High, "signature", "answer of exchange %s has signed thinking; message %d of the request, its copy, has thinking without a signature", a.exchange, x.Message)
+		return because(FieldLost, High, "signature", "answer of LLM call %s has signed thinking; message %d of the request, its copy, has thinking without a signature", a.exchange, x.Message)
 	}
 	if r := explainSwitched(x); r.ID != "" || x.Detail != "" || x.before == nil || x.Message < 0 || x.names || x.items {
 		// The facts of Gemini do not distinguish an omission from a change. In a recorded conversation, OpenAI accepted encrypted
@@ -192,7 +192,7 @@ func explainSignature(x *explainer) RootCause {
 	if int(x.q.messages[x.Message].calls) != len(x.before.calls) {
 		return RootCause{} // the message has the signatures of other answers too
 	}
-	return because(ReasoningEdited, Medium, "", "answer of exchange %s has signed thinking; message %d of the request, its copy, has another signature", x.before.exchange, x.Message)
+	return because(ReasoningEdited, Medium, "", "answer of LLM call %s has signed thinking; message %d of the request, its copy, has another signature", x.before.exchange, x.Message)
 }
 
 // sentBefore reports whether the previous request contained message i.
@@ -209,7 +209,7 @@ func (x *explainer) from(a *answer) RootCause {
 	if what == "" {
 		return RootCause{}
 	}
-	return because(ProviderSwitched, High, what, "answer of exchange %s came from %s; message %d repeats it in a request to %s",
+	return because(ProviderSwitched, High, what, "answer of LLM call %s came from %s; message %d repeats it in a request to %s",
 		a.exchange, targetName(a.source.target), x.Message, targetName(x.source.target))
 }
 

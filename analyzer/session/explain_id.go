@@ -50,10 +50,10 @@ func explainUnknownID(x *explainer) RootCause {
 			return r
 		}
 		if x.cutWithin(at, a) {
-			return because(Truncated, High, "head", "answer of exchange %s made %d calls, among them %s; the next request begins at %s %d with the last of them, and %s %d answers this one",
+			return because(Truncated, High, "head", "answer of LLM call %s made %d calls, among them %s; the next request begins at %s %d with the last of them, and %s %d answers this one",
 				x.call.Exchange, len(a.calls), x.callName(), x.item(), at, x.item(), x.Message)
 		}
-		return because(CallsDropped, High, "some", "answer of exchange %s made %d calls, among them %s; %s %d of the next request is its copy without this one, and %s %d answers it",
+		return because(CallsDropped, High, "some", "answer of LLM call %s made %d calls, among them %s; %s %d of the next request is its copy without this one, and %s %d answers it",
 			x.call.Exchange, len(a.calls), x.callName(), x.item(), at, x.item(), x.Message)
 	}
 	return x.cutAway()
@@ -75,7 +75,7 @@ func (x *explainer) sentUnderOtherID(start, at int) RootCause {
 			if string(said) == x.call.CallID {
 				side = "call_side"
 			}
-			return because(IDRewritten, High, side, "answer of exchange %s called %s; message %d of the request has that call with the id %s, and its reply in message %d has the id %s",
+			return because(IDRewritten, High, side, "answer of LLM call %s called %s; message %d of the request has that call with the id %s, and its reply in message %d has the id %s",
 				x.call.Exchange, callName(x.call.CallID, x.call), i, quote(string(sent)), x.Message, quote(string(said)))
 		}
 	}
@@ -120,7 +120,7 @@ func (x *explainer) rewrittenID(at int) RootCause {
 	}
 	if answered != nil {
 		if a := answered.answer; x.renamed(from, end, answered) {
-			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the ids of the answer",
+			return because(IDRewritten, High, "call_side", "answer of LLM call %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the ids of the answer",
 				a.exchange, callName(answered.CallID, answered), at, strange)
 		}
 		return RootCause{}
@@ -131,13 +131,13 @@ func (x *explainer) rewrittenID(at int) RootCause {
 		if call == nil || x.q.countReplies(c.id) > 0 {
 			continue
 		}
-		return because(IDRewritten, High, x.replySide(strange, at), "answer of exchange %s called %s, and message %d of the request keeps that id; the reply in message %d names another",
+		return because(IDRewritten, High, x.replySide(strange, at), "answer of LLM call %s called %s, and message %d of the request keeps that id; the reply in message %d names another",
 			call.Exchange, callName(call.CallID, call), at, strange)
 	}
 	// Neither the calls nor the replies have the ids of the answer, but they are at its place.
 	if a := x.before; a != nil && len(a.calls) > 0 && x.aligned.whole && from-x.q.lead >= a.after && len(x.q.callsIn(x.q.lead+a.after, from)) == 0 &&
 		len(x.q.callsIn(from, end)) <= len(a.calls) && x.renamed(from, end, a.calls[0]) {
-		return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to ids that neither has",
+		return because(IDRewritten, High, "call_side", "answer of LLM call %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to ids that neither has",
 			a.exchange, callName(a.calls[0].CallID, a.calls[0]), at, strange)
 	}
 	return RootCause{}
@@ -204,7 +204,7 @@ func explainMalformed(x *explainer) RootCause {
 		return RootCause{}
 	}
 	if x.Detail == "no_namespace" && x.call != nil { // the model can call the function only in its namespace
-		return because(FieldLost, Medium, "namespace", "answer of exchange %s called %s, a function of a namespace; item %d of the request repeats that call without the namespace",
+		return because(FieldLost, Medium, "namespace", "answer of LLM call %s called %s, a function of a namespace; item %d of the request repeats that call without the namespace",
 			x.call.Exchange, callName(x.call.CallID, x.call), x.Message)
 	}
 	return x.lostID(x.Message, x.Detail, -1)
@@ -235,15 +235,15 @@ func (x *explainer) lostID(at int, detail string, reply int) RootCause {
 			if !a.streamed {
 				id, how = MalformedByModel, "which was not streamed"
 			}
-			return because(id, High, "", "answer of exchange %s, %s, has no %s in its call %d; message %d of the request repeats that", a.exchange, how, lacks, made.Position+1, at)
+			return because(id, High, "", "answer of LLM call %s, %s, has no %s in its call %d; message %d of the request repeats that", a.exchange, how, lacks, made.Position+1, at)
 		case reply >= 0 && !noID:
 			if x.q.countReplies(x.q.callsOf(&x.q.messages[at])[j].id) > 0 {
 				continue // another message replies to this call
 			}
-			return because(IDDroppedOnSave, High, "", "answer of exchange %s called %s, and message %d of the request repeats it; the reply in message %d names no call",
+			return because(IDDroppedOnSave, High, "", "answer of LLM call %s called %s, and message %d of the request repeats it; the reply in message %d names no call",
 				a.exchange, callName(made.CallID, made), at, reply)
 		case noID || noName:
-			return because(IDDroppedOnSave, High, "", "answer of exchange %s called %s; message %d of the request repeats that call without its %s",
+			return because(IDDroppedOnSave, High, "", "answer of LLM call %s called %s; message %d of the request repeats that call without its %s",
 				a.exchange, callName(made.CallID, made), at, lacks)
 		}
 	}
@@ -263,5 +263,5 @@ func explainIDFormat(x *explainer) RootCause {
 	if r := x.from(x.call.answer); r.ID != "" && r.Detail != "model" {
 		return r
 	}
-	return because(IDFromGateway, Low, "", "answer of exchange %s itself gave the call the id %s, and the request repeats it", x.call.Exchange, quote(x.ToolCallID))
+	return because(IDFromGateway, Low, "", "answer of LLM call %s itself gave the call the id %s, and the request repeats it", x.call.Exchange, quote(x.ToolCallID))
 }

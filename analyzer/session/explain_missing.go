@@ -20,7 +20,7 @@ func explainMissing(x *explainer) RootCause {
 		if x.aligned.tail == 0 {
 			detail = "tail"
 		}
-		return because(Truncated, High, detail, "the request before (exchange %s, %d messages) contained the reply to %s; the next request still contains the call in %s %d but no reply",
+		return because(Truncated, High, detail, "the request before (LLM call %s, %d messages) contained the reply to %s; the next request still contains the call in %s %d but no reply",
 			x.previous, len(x.p.messages), x.callName(), x.item(), x.Message)
 	}
 	if r := x.concurrent(); r.ID != "" {
@@ -68,7 +68,7 @@ func explainUnresolved(x *explainer) RootCause {
 				x.Turn = x.afterNamed()
 				return x.rewrittenID(at)
 			}
-			return because(IDRewritten, Medium, "reply_side", "answer of exchange %s called %s, and the request names that answer; the reply in %s %d has an id that no answer has",
+			return because(IDRewritten, Medium, "reply_side", "answer of LLM call %s called %s, and the request names that answer; the reply in %s %d has an id that no answer has",
 				x.call.Exchange, x.callName(), x.item(), i)
 		}
 	}
@@ -102,7 +102,7 @@ func (x *explainer) unanswered() (r RootCause) {
 	}
 	moved, known := x.moved(a.source)
 	evidence := func(id, confidence, more string) RootCause {
-		return because(id, confidence, "", "answer of exchange %s made %d calls, of which %s is number %d; the next request answers %d of them, and %s%s",
+		return because(id, confidence, "", "answer of LLM call %s made %d calls, of which %s is number %d; the next request answers %d of them, and %s%s",
 			a.exchange, n, x.callName(), call.Position+1, k, next, more)
 	}
 	limit := "" // confidence that the agent runs only the first k calls

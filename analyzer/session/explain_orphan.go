@@ -66,9 +66,9 @@ func explainOrphan(x *explainer) RootCause {
 // maker describes the origin of the call: an answer, or a message of the previous request.
 func (x *explainer) maker() string {
 	if x.declared >= 0 {
-		return fmt.Sprintf("%s %d of the request before (exchange %s)", x.item(), x.declared, x.previous)
+		return fmt.Sprintf("%s %d of the request before (LLM call %s)", x.item(), x.declared, x.previous)
 	}
-	return "answer of exchange " + x.call.Exchange
+	return "answer of LLM call " + x.call.Exchange
 }
 
 // copyWithoutCalls searches the turn before the reply for a copy of the calling message that the agent saved without calls.
@@ -180,7 +180,7 @@ func (x *explainer) itemDropped() RootCause {
 			if m.calls > 0 {
 				detail = "some"
 			}
-			return because(CallsDropped, High, detail, "answer of exchange %s made %s; item %d of the next request is of the same answer and item %d answers the call, but its function_call item is missing",
+			return because(CallsDropped, High, detail, "answer of LLM call %s made %s; item %d of the next request is of the same answer and item %d answers the call, but its function_call item is missing",
 				x.call.Exchange, x.callName(), i, x.Message)
 		}
 	}
@@ -317,7 +317,7 @@ func (x *explainer) cutAnswer() RootCause {
 	if x.q.owner(x.Message)+1-x.q.lead >= x.call.answer.after { // as many messages precede the reply as before, so none was cut off
 		return RootCause{}
 	}
-	return x.truncated(fmt.Sprintf("answer of exchange %s made %s", x.call.Exchange, x.callName()), len(x.p.body()))
+	return x.truncated(fmt.Sprintf("answer of LLM call %s made %s", x.call.Exchange, x.callName()), len(x.p.body()))
 }
 
 // sanitized explains a reply to a broken call: code that repairs histories removed the message with the call, but kept the
@@ -355,6 +355,6 @@ func (x *explainer) truncated(who string, to int) RootCause {
 		detail = "middle"
 	}
 	first := x.p.lead + x.aligned.prefix
-	return because(Truncated, confidence, detail, "%s; of the %d messages of exchange %s, %d to %d are gone from the next request, and its %s %d answers %s alone",
+	return because(Truncated, confidence, detail, "%s; of the %d messages of LLM call %s, %d to %d are gone from the next request, and its %s %d answers %s alone",
 		who, len(x.p.messages), x.previous, first, x.p.lead+to-1, x.item(), x.Message, quote(x.ToolCallID))
 }

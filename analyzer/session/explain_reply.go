@@ -35,7 +35,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 	}
 	if x.call != nil && len(x.call.answer.calls) > 1 && x.declared < 0 && !x.items {
 		if n := x.q.spread(x.call.answer); n > 1 {
-			return because(CallsSplit, High, "", "answer of exchange %s made %d calls in one message; the next request has them in %d messages, so that %s comes before the reply to %s in message %d",
+			return because(CallsSplit, High, "", "answer of LLM call %s made %d calls in one message; the next request has them in %d messages, so that %s comes before the reply to %s in message %d",
 				x.call.Exchange, len(x.call.answer.calls), n, "another of them", x.callName(), reply)
 		}
 	}
@@ -52,7 +52,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 		if m.role != facts.RoleUser {
 			return x.interleaved(between, reply, High)
 		}
-		return because(UserInterrupt, Medium, "", "message %d (user) followed the call %s in the request before (exchange %s), which contained no reply; the reply is in message %d of this one",
+		return because(UserInterrupt, Medium, "", "message %d (user) followed the call %s in the request before (LLM call %s), which contained no reply; the reply is in message %d of this one",
 			between, x.callName(), x.previous, reply)
 	}
 	switch {
@@ -162,7 +162,7 @@ func (x *explainer) concurrent() RootCause {
 	if other == nil {
 		return RootCause{}
 	}
-	return because(ConcurrentWriters, High, "", "answer of exchange %s made %s while exchange %s of the conversation was in flight; this request contains messages of both",
+	return because(ConcurrentWriters, High, "", "answer of LLM call %s made %s while LLM call %s of the conversation was in flight; this request contains messages of both",
 		x.call.Exchange, x.callName(), other.exchange)
 }
 
@@ -216,7 +216,7 @@ func explainRepliedTwice(x *explainer) RootCause {
 		return r
 	}
 	if x.call != nil && had == 0 && x.call.answer.count(x.id) > 1 {
-		return because(DuplicateIDFromModel, High, "", "answer of exchange %s itself gave %d calls the id %s, and each has a reply", x.call.Exchange, x.call.answer.count(x.id), quote(x.ToolCallID))
+		return because(DuplicateIDFromModel, High, "", "answer of LLM call %s itself gave %d calls the id %s, and each has a reply", x.call.Exchange, x.call.answer.count(x.id), quote(x.ToolCallID))
 	}
 	var at []int
 	var hashes []uint64

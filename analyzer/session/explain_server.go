@@ -11,7 +11,7 @@ func (x *explainer) serverCallLost() RootCause {
 		first--
 	}
 	if a := x.before; a != nil && a.serverUse && place >= a.after && (x.q.copies(m, a) || x.aligned.whole && first == a.after) {
-		return because(CallsDropped, High, "server_tool", "answer of exchange %s has a call of a tool that the provider ran, and its result; message %d of the next request has the result alone",
+		return because(CallsDropped, High, "server_tool", "answer of LLM call %s has a call of a tool that the provider ran, and its result; message %d of the next request has the result alone",
 			a.exchange, x.Message)
 	}
 	from, to := x.aligned.prefix, len(x.p.body())-x.aligned.tail
@@ -20,14 +20,14 @@ func (x *explainer) serverCallLost() RootCause {
 		switch at := i - x.p.lead; {
 		case !was.serverUse:
 		case !x.items && at == place && from == place || was.text != 0 && !was.noText && was.text == m.text:
-			return because(CallsDropped, High, "server_tool", "message %d of the request before (exchange %s) has a call of a tool that the provider ran; message %d of the next request is its copy with the result alone",
+			return because(CallsDropped, High, "server_tool", "message %d of the request before (LLM call %s) has a call of a tool that the provider ran; message %d of the next request is its copy with the result alone",
 				i, x.previous, x.Message)
 		case at < from || at >= to || x.isSent(was):
 		case to-from == 1:
-			return because(CallsDropped, High, "message", "message %d of the request before (exchange %s) has a call of a tool that the provider ran; only that message is gone from the next request, whose message %d has the result",
+			return because(CallsDropped, High, "message", "message %d of the request before (LLM call %s) has a call of a tool that the provider ran; only that message is gone from the next request, whose message %d has the result",
 				i, x.previous, x.Message)
 		default:
-			return because(Truncated, High, "head", "message %d of the request before (exchange %s) has a call of a tool that the provider ran; messages %d to %d are gone from the next request, whose message %d has the result",
+			return because(Truncated, High, "head", "message %d of the request before (LLM call %s) has a call of a tool that the provider ran; messages %d to %d are gone from the next request, whose message %d has the result",
 				i, x.previous, x.p.lead+from, x.p.lead+to-1, x.Message)
 		}
 	}

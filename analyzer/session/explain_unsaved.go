@@ -21,7 +21,7 @@ func (x *explainer) unsaved() RootCause {
 			return RootCause{}
 		}
 	}
-	return because(CallsDropped, confidence, "message", "answer of exchange %s made %s; the next request contains what preceded that answer and, in %s %d, the reply to the call, but nothing of the answer",
+	return because(CallsDropped, confidence, "message", "answer of LLM call %s made %s; the next request contains what preceded that answer and, in %s %d, the reply to the call, but nothing of the answer",
 		a.exchange, x.callName(), x.item(), x.Message)
 }
 

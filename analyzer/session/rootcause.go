@@ -133,7 +133,7 @@ func (x *explainer) answer(r *RootCause) *answer {
 		return x.call.answer
 	case x.original != nil:
 		return x.original.answer
-	case x.before != nil && strings.HasPrefix(r.Evidence, "answer of exchange "+x.before.exchange):
+	case x.before != nil && strings.HasPrefix(r.Evidence, "answer of LLM call "+x.before.exchange):
 		return x.before
 	}
 	return nil

@@ -149,7 +149,7 @@ func (d *Detector) overlap(x *Exchange, ev *event.Event) {
 	d.repeated(x, Signal{
 		ID: ConcurrentRequests, Message: -1,
 		Summary:  "two requests of one history were in flight at the same time",
-		Evidence: fmt.Sprintf("exchange %s was sent %v before the answer to this one had ended", by.Exchange, both.Round(time.Millisecond)),
+		Evidence: fmt.Sprintf("LLM call %s was sent %v before the answer to this one had ended", by.Exchange, both.Round(time.Millisecond)),
 		Fix:      "Let only one run at a time write to a conversation: take a lock, or queue the second request until the first is saved.",
 	})
 }

@@ -147,7 +147,7 @@ func (d *Detector) retryStorm(x *Exchange, minSeq uint64, now time.Time) (forgot
 	x.Signals = append(x.Signals, Signal{
 		ID: RetryStorm, Detail: strconv.Itoa(x.Status), Message: -1, About: &r.first, Key: r.first.Exchange, Update: r.n > stormSize,
 		Summary:  fmt.Sprintf("the same request was sent %d times and refused each time, now with status %d", r.n, x.Status),
-		Evidence: fmt.Sprintf("since %s, first in exchange %s, within %v", stamp(r.since), r.first.Exchange, x.StartedAt.Sub(r.since).Round(time.Second)),
+		Evidence: fmt.Sprintf("since %s, first in LLM call %s, within %v", stamp(r.since), r.first.Exchange, x.StartedAt.Sub(r.since).Round(time.Second)),
 		Fix:      "Do not retry a request that was refused with a status from 400 to 499, except 408, 409, 425 and 429.",
 	})
 	return 0
@@ -191,7 +191,7 @@ func (d *Detector) poisoned(x *Exchange, proof *judge.Finding) {
 		ID: PoisonedSession, Detail: same.Rule.ID, Message: same.Message, CallID: same.ToolCallID, Tool: same.ToolName, Update: streak.Reported > 0,
 		Key:      hex.EncodeToString(streak.Defect[:]) + streak.Exchange,
 		Summary:  fmt.Sprintf("%d requests in a row were refused with the same defect: %s", streak.Refused, same.Summary),
-		Evidence: fmt.Sprintf("since %s, first in exchange %s; the history grew from %d to %d messages with the defect in it", stamp(streak.Since), streak.Exchange, streak.FirstLength, streak.Length),
+		Evidence: fmt.Sprintf("since %s, first in LLM call %s; the history grew from %d to %d messages with the defect in it", stamp(streak.Since), streak.Exchange, streak.FirstLength, streak.Length),
 		Fix:      "Repair the stored history, or start a new one: every request with this one is refused.",
 	}
 	streak.Reported = streak.Refused

@@ -42,7 +42,7 @@ func (d *Detector) Judged(x *Exchange, r *facts.Request, body []byte) {
 		if c := w.Call; c != nil {
 			s.Detail, s.Key, s.CallID, s.Tool = "arguments", "arguments", c.CallID, c.Name
 			s.Summary = fmt.Sprintf("message %d (assistant) calls %s with other arguments than the model did", w.Message, limit.Name(c.Name))
-			s.Evidence = fmt.Sprintf("the answer of exchange %s made the call with arguments of another meaning as JSON", c.Exchange)
+			s.Evidence = fmt.Sprintf("the answer of LLM call %s made the call with arguments of another meaning as JSON", c.Exchange)
 		}
 		d.repeated(x, s)
 	}
@@ -67,7 +67,7 @@ func (d *Detector) loop(x *Exchange) {
 	s := Signal{
 		ID: AgentLoop, Message: l.First.ReplyMessage, CallID: l.First.CallID, Tool: c.Name, Key: fmt.Sprint(l.First.AnsweredBy, l.Period), Update: l.Times > loopSize,
 		Summary:  fmt.Sprintf("%s was called %d times in a row with the same arguments, and the reply was the same each time", limit.Name(c.Name), l.Times),
-		Evidence: fmt.Sprintf("since message %d of exchange %s; no message of the user came in between", l.First.ReplyMessage, l.First.AnsweredBy),
+		Evidence: fmt.Sprintf("since message %d of LLM call %s; no message of the user came in between", l.First.ReplyMessage, l.First.AnsweredBy),
 		Fix:      "Stop after a few equal results: tell the model that the call will not return anything else, or end the run with an error.",
 	}
 	if l.Period > 1 {

@@ -20,8 +20,6 @@ import (
 //	tool call     what a model asks for; its result is the reply
 //	notification  what people get in Slack or by another receiver
 //	stage         service/stage, or only the service if its calls have no stage
-//
-// Evidence of the analyzer alone says exchange, because "the answer of call c1 calls read_cart" has two kinds of calls.
 var vocabulary = []struct{ say, not string }{
 	{"call", `\bexchanges?\b`},
 	{"without usage", `\bunreported\b`},
@@ -31,7 +29,7 @@ var vocabulary = []struct{ say, not string }{
 
 var (
 	markup    = regexp.MustCompile(`(?s)\{\{.*?\}\}|<(code|pre)\b.*?</(?:code|pre)>|<[^>]*>`)
-	spelled   = regexp.MustCompile(`answer of exchange|\{filter exchanges|%s/`)
+	spelled   = regexp.MustCompile(`\{filter exchanges|%s/`)
 	statement = regexp.MustCompile(`\b(SELECT|FROM|WHERE)\b`)
 	literal   = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"`)
 )

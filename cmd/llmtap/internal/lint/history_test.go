@@ -220,7 +220,7 @@ func TestRepeated(t *testing.T) {
         0 user       "read config.py"
         1 assistant  ""
     >   2 tool       answers call_1  "ok"
-    root cause: tool_calls_dropped_on_save (high): answer of exchange -:1 made call_1 (f); message 1 of the next request is its copy without tool_calls, and message 2 answers call_1
+    root cause: tool_calls_dropped_on_save (high): answer of LLM call -:1 made call_1 (f); message 1 of the next request is its copy without tool_calls, and message 2 answers call_1
 ` + fix
 	if got, _, _ := strings.Cut(b.String(), "-:3 "); got != want {
 		t.Errorf("first (-want +got):\n%s", cmp.Diff(want, got))
@@ -231,7 +231,7 @@ func TestRepeated(t *testing.T) {
 
 	b.Reset()
 	run(GitHub{W: &b})
-	if n := strings.Count(b.String(), "\n"); n != 2 || !strings.Contains(b.String(), "%0Aroot cause: tool_calls_dropped_on_save (high): answer of exchange -:1 made call_1") {
+	if n := strings.Count(b.String(), "\n"); n != 2 || !strings.Contains(b.String(), "%0Aroot cause: tool_calls_dropped_on_save (high): answer of LLM call -:1 made call_1") {
 		t.Errorf("%d annotations, want 2:\n%s", n, b.String())
 	}
 	b.Reset()

@@ -123,7 +123,7 @@ func (e *Exchange) step() (reduce.Step, error) {
 	for _, m := range records.Answer(wire.Dialect(e.Dialect), []byte(e.Answer)) {
 		message, err := reduce.Decode[any](m)
 		if err != nil {
-			return step, fmt.Errorf("answer of exchange %s: %w", e.ID, err)
+			return step, fmt.Errorf("answer of LLM call %s: %w", e.ID, err)
 		}
 		step.Answer = append(step.Answer, message)
 	}

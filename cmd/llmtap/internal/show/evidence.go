@@ -125,7 +125,7 @@ func place(all []Place) string {
 		return ""
 	}
 	if all[0].Message < 0 {
-		return "answer of exchange " + all[0].Exchange
+		return "answer of LLM call " + all[0].Exchange
 	}
 	var n []string
 	for i := range all {
