@@ -56,11 +56,15 @@ func (c *Chart) drawLines(d *Drawing, left func(i int) float64, end float64, y f
 			if math.IsNaN(v) {
 				continue
 			}
-			at := fmt.Sprintf("%.1f %.1f", (left(i)+right(i))/2, y(v))
-			if i == 0 || math.IsNaN(s.Values[i-1]) {
-				fmt.Fprintf(&b, "M%s", at)
+			begins, ends := i == 0 || math.IsNaN(s.Values[i-1]), i+1 == len(s.Values) || math.IsNaN(s.Values[i+1])
+			switch at := (left(i) + right(i)) / 2; {
+			case begins && ends: // a point would hardly be seen
+				fmt.Fprintf(&b, "M%.1f %.1fH%.1f", left(i), y(v), right(i))
+			case begins:
+				fmt.Fprintf(&b, "M%.1f %.1f", at, y(v))
+			default:
+				fmt.Fprintf(&b, "L%.1f %.1f", at, y(v))
 			}
-			fmt.Fprintf(&b, "L%s", at) // a value alone is a dot
 		}
 		d.Paths = append(d.Paths, Path{s.Class, b.String()})
 	}

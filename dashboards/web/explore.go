@@ -191,9 +191,17 @@ func (e *exploration) fields(want func(queries.Parameter) bool) []formField {
 	return out
 }
 
-// Open reports whether the form is unfolded: it was used, or must be.
-func (e *exploration) Open() bool {
-	return e.Missing() != "" || slices.ContainsFunc(e.Query.Parameters, func(p queries.Parameter) bool { return e.View.Get(p.Name) != "" })
+// Given returns the parameters that are set, without the time range, such as "by=stage".
+func (e *exploration) Given() string {
+	var given []string
+	for _, f := range slices.Concat(e.Fields(), e.Filters()) {
+		for _, v := range f.Values {
+			if v != "" {
+				given = append(given, f.Name+"="+v)
+			}
+		}
+	}
+	return strings.Join(given, ", ")
 }
 
 // Filtered reports whether a filter is set.

@@ -181,6 +181,7 @@ func (t *timeline) draw(spans []Span) {
 		}
 		l.X, l.W = float64(starts[i])*scale, max(2, float64(spans[i].To.Sub(spans[i].From))*scale)
 		l.Wait *= l.W
+		l.After = "0 s"
 		if after := spans[i].From.Sub(spans[0].From); after > 0 {
 			l.After = "+" + took(after)
 		}
