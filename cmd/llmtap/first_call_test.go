@@ -49,9 +49,11 @@ func standInProvider(t *testing.T) *httptest.Server {
 func TestFirstCall(t *testing.T) {
 	slowtest.Skip(t)
 	needClickHouse(t)
+	t.Parallel()
 	b, provider := browsertest.Start(t), standInProvider(t)
 	f := func(way string, prepare func(t *testing.T, dir string), run func(dir, code string) string) {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			config := filepath.Join(dir, "llmtap.yaml")
 			filetest.Write(t, config, []byte(fmt.Sprintf("proxy: {upstreams: {openai: %q, anthropic: %q}}\n", provider.URL, provider.URL)))

@@ -125,6 +125,7 @@ func TestForget(t *testing.T) {
 // who deleted it.
 func TestForgetManyConversations(t *testing.T) {
 	slowtest.Skip(t)
+	t.Parallel()
 	const stored, inStream = 100_000, 100
 	f := forgetTest{commandTest: newCommandTest(t)}
 	user := event.HashUser(nil, "u1")

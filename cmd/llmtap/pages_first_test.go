@@ -24,6 +24,7 @@ var claims = regexp.MustCompile(`class="verdict ok"|Nothing is wrong|\b0 m?s\b|>
 func TestFirstPages(t *testing.T) {
 	slowtest.Skip(t)
 	needClickHouse(t)
+	t.Parallel()
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"id":"c","object":"chat.completion","model":"own","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}`)

@@ -64,20 +64,19 @@ func (c *Conn) PublishBatch(ctx context.Context, events []*event.Event) ([]Rejec
 func (c *Conn) newBatches() chan *Publisher {
 	all := make(chan *Publisher, maxBatches)
 	for range maxBatches {
-		p := c.NewPublisher(batchWindow)
-		p.alone = true // a client that sends events again groups them in another way, so frames would have other ids
-		all <- p
+		all <- c.NewPublisher(batchWindow)
 	}
 	return all
 }
 
-// publishBatch publishes one batch with a publisher that has no other events in flight, and leaves none.
+// publishBatch publishes one batch with a publisher that has no other events in flight, and leaves none. It uses no frames: a client
+// that sends events again groups them in another way, so the frames would have other ids.
 func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (rejected []Rejection, err error) {
 	if err := p.mu.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer p.mu.unlock()
-	defer func() { p.queue, p.bytes, p.sent, p.firstErr, p.gatherer = nil, 0, 0, nil, gatherer{alone: p.alone} }()
+	defer func() { p.queue, p.bytes, p.sent, p.firstErr = nil, 0, 0, nil }()
 	settle := func() error {
 		index := p.queue[0].events[0].index // only messages of one event are rejected for ever
 		if err := p.waitOldest(ctx); err != nil {
@@ -106,12 +105,9 @@ func (p *Publisher) publishBatch(ctx context.Context, events []*event.Event) (re
 			rejected = append(rejected, Rejection{i, fmt.Errorf("a body of %d bytes needs more than %d parts", len(e.Body), event.MaxParts)})
 			continue
 		}
-		if p.gather(e, i, size, send); err != nil {
+		if pack([]gathered{{e, i}}, size, false, send); err != nil {
 			return nil, err
 		}
-	}
-	if p.release(size, send); err != nil {
-		return nil, err
 	}
 	for len(p.queue) > 0 {
 		if err := settle(); err != nil {

@@ -25,11 +25,11 @@ type gatherer struct {
 }
 
 // gather adds an event, and sends the frames that are complete.
-func (g *gatherer) gather(e *event.Event, index, limit int, send func(event.Message, []gathered)) {
+func (g *gatherer) gather(e *event.Event, limit int, send func(event.Message, []gathered)) {
 	if len(g.events) > 0 && (g.size+len(e.Body) > limit || !e.MayFollow(g.events[0].event)) {
 		g.release(limit, send)
 	}
-	g.events = append(g.events, gathered{e, index})
+	g.events = append(g.events, gathered{event: e})
 	if g.size += len(e.Body); len(g.events) == event.MaxFrameEvents || g.size >= limit || g.alone {
 		g.release(limit, send)
 	}

@@ -80,7 +80,7 @@ func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 	}
 	limit := event.PartSize(p.c.nc.MaxPayload())
 	if len(e.Body) <= limit {
-		p.gather(e, 0, limit, p.send)
+		p.gather(e, limit, p.send)
 		if len(p.events) > 0 && p.timer == nil {
 			p.timer = time.AfterFunc(lingerTime, p.endLinger)
 		}

@@ -141,7 +141,7 @@ func benchmarkFrames(b *testing.B, size, inFrame int) {
 			for must.Do(b, p.mu.lock(ctx)); p.full(); {
 				must.Do(b, p.waitOldest(ctx))
 			}
-			p.gather(e, i, event.PartBytes, p.send)
+			p.gather(e, event.PartBytes, p.send)
 			if (i+1)%inFrame == 0 {
 				p.release(event.PartBytes, p.send)
 			}
