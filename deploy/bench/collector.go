@@ -63,8 +63,8 @@ func buildCollector(ctx context.Context, dir string) (string, error) {
 	return binary, os.Rename(filepath.Join(src, "dist", "otelcol-bench"), binary)
 }
 
-// measureCollector exports a workload to a fresh collector.
-func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int) (*result, error) {
+// measureCollector exports a workload to a fresh collector, which inserts so many spans at once. See export for alone.
+func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int, alone bool) (*result, error) {
 	cfg := chdb.Default()
 	cfg.Dir = filepath.Join(dir, "clickhouse")
 	engine, err := chdb.Start(ctx, cfg)
@@ -113,14 +113,18 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 		poll: stored, stored: stored, double: "SELECT toInt64(count() - uniqExact(TraceId, SpanId)) FROM otel_traces",
 	}
 	r := &result{Side: "collector"}
-	return r, s.measure(ctx, r, func(sent *published) error { return export(ctx, ptraceotlp.NewGRPCClient(conn), w, sent) }, func(int) {})
+	return r, s.measure(ctx, r, func(sent *published) error { return export(ctx, ptraceotlp.NewGRPCClient(conn), w, sent, alone) }, func(int) {})
 }
 
-// export sends the calls of w as spans, in two requests at a time.
-func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, sent *published) error {
+// export sends the calls of w as spans: two requests of exportBytes at a time or, if each call is alone in its request, 32.
+func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, sent *published, alone bool) error {
 	exports := make(chan ptrace.Traces, exportsAhead)
 	g, ctx := errgroup.WithContext(ctx)
-	for range 2 {
+	concurrent := 2
+	if alone {
+		concurrent = 32
+	}
+	for range concurrent {
 		g.Go(func() error {
 			for traces := range exports {
 				if _, err := client.Export(ctx, ptraceotlp.NewExportRequestFromTraces(traces)); err != nil {
@@ -146,7 +150,7 @@ func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, 
 			sent.add(c)
 			span(c, traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
 			size += c.Size()
-			return size < exportBytes || send()
+			return size < exportBytes && !alone || send()
 		})
 		if err == nil && size > 0 {
 			send()

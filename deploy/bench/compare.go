@@ -18,6 +18,7 @@ func compare(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 	runs := flags.Int("runs", 3, "runs of each workload and side, in turns")
 	only := flags.String("only", "", "workloads to run, separated by commas: 10KB, 100KB, 50turns, 200turns, fleet, replay")
 	peer := flags.Bool("peer", true, "run the OpenTelemetry Collector too")
+	alone := flags.Bool("alone", false, "the collector gets each call in a request of its own, as llmtap does from hooks, rather than requests of 500 KB")
 	mb := flags.Int("mb", 600, "megabytes of bodies in each run")
 	file := flags.String("replay", "", "file of recorded exchanges for the workload replay, as llmtap import reads it")
 	_ = flags.Parse(args) // exits
@@ -69,7 +70,7 @@ func compare(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 				continue
 			}
 			err := side(&theirs, func(dir string) (*result, error) {
-				return measureCollector(ctx, collector, dir, l.Workload, min(5000, 50_000_000/l.mean))
+				return measureCollector(ctx, collector, dir, l.Workload, min(5000, 50_000_000/l.mean), *alone)
 			})
 			if err != nil {
 				return err

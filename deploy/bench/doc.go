@@ -36,6 +36,7 @@
 //
 //	go run ./deploy/bench compare -runs 3
 //	go run ./deploy/bench compare -only 10KB,50turns -runs 1 -peer=false
+//	go run ./deploy/bench compare -only replay -alone -replay ../shared/data/exchanges.jsonl.gz
 //	go run ./deploy/bench compare -replay ../shared/data/exchanges.jsonl.gz
 //	go run ./deploy/bench rate
 //	go run ./deploy/bench rate -rate 400 -for 30m -sample 30s
