@@ -107,7 +107,7 @@ func (m *prompts) stage(s *step, p *pending, q *facts.Request, body []byte, minS
 	switch {
 	case p.turn.First() || p.turn.Apart() || c.Earlier.Change == promptcache.Parted:
 		m.begin(c, st, k, p.turn, p.turn.First() && !q.Stored, instance, system)
-	case system != nil && !c.SystemSame():
+	case system != nil && c.Earlier.Prompt.Known() && !c.SystemSame(): // else nothing is compared, see Compare
 		_, c.Detail = promptcache.Changed(m.text(k), system)
 	}
 	if system != nil {

@@ -79,8 +79,12 @@ func difference(a, b []byte, p int) (detail string, endA, endB int) {
 		return DetailKeyOrder, endA, endB
 	}
 	words := lineBefore(b, p)
+	digits := digitsAround(a, p) && digitsAround(b, p)
 	for i := range kinds {
 		k := &kinds[i]
+		if !digits && k.is&prose == 0 { // quicker than to search for each
+			continue
+		}
 		start, endA := k.at(a, p)
 		startB, endB := k.at(b, p)
 		if endA == 0 || endB == 0 || start != startB || endA <= p && endB <= p {
@@ -100,11 +104,11 @@ func difference(a, b []byte, p int) (detail string, endA, endB int) {
 func (k *textKind) class(a, b, words []byte) string {
 	user := userWords.Match(words)
 	switch {
-	case k.whole && bytes.Equal(timeOfDay(a), timeOfDay(b)):
+	case k.is&whole != 0 && bytes.Equal(timeOfDay(a), timeOfDay(b)):
 		return DetailDate
-	case k.bare && user: // the number of a user
+	case k.is&bare != 0 && user: // the number of a user
 		return ""
-	case k.detail == DetailUUID && (digits(a) < 2 || digits(b) < 2 || k.bare && !idWords.Match(words)):
+	case k.detail == DetailUUID && (digits(a) < 2 || digits(b) < 2 || k.is&bare != 0 && !idWords.Match(words)):
 		return ""
 	case k.detail == DetailUUID && user:
 		return DetailUser
@@ -132,10 +136,17 @@ func digits(b []byte) (n int) {
 // A textKind is a notation of texts of a class.
 type textKind struct {
 	detail string
-	whole  bool // a date with a time
-	bare   bool // a number that could be anything else
+	is     kindFlags
 	text   *regexp.Regexp
 }
+
+type kindFlags uint8
+
+const (
+	whole kindFlags = 1 << iota // a date with a time
+	bare                        // a number that could be anything else
+	prose                       // perhaps without digits
+)
 
 const (
 	months   = `(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)(?:uary|ruary|ch|il|e|y|ust|tember|ober|ember)?`
@@ -144,24 +155,29 @@ const (
 
 // kinds are the notations in which a text is recognised. The first that is at the difference in both texts applies.
 var kinds = []textKind{
-	{DetailUUID, false, false, regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)},
-	{DetailTime, true, false, regexp.MustCompile(`\d{4}-?[01]\d-?[0-3]\d[T ]?(?:[01]\d|2[0-3]):?[0-5]\d:?[0-5]\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?`)},
-	{DetailTime, false, false, regexp.MustCompile(`(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-6]\d(?:[.,]\d+)?)?(?: ?[AaPp]\.?[Mm]\b\.?)?(?:Z|[+-]\d\d:?\d\d)?`)},
-	{DetailTime, false, false, regexp.MustCompile(`(?:1[0-2]|0?[1-9]) ?(?:[AaPp][Mm]|[AaPp]\.[Mm]\.)`)},
-	{DetailTime, false, false, regexp.MustCompile(`[0-2]?\d[時时点시] ?[0-5]?\d[分분]`)},
-	{DetailTime, false, true, regexp.MustCompile(`1[4-9]\d{8}(?:\d{9}|\d{6}|\d{3}|\.\d+)?`)}, // since 1970, from 2014 to 2033
-	{DetailDate, false, false, regexp.MustCompile(`(?:19|20)\d\d(?:-[01]?\d-[0-3]?\d|/[01]?\d/[0-3]?\d|\.[01]?\d\.[0-3]?\d)`)},
-	{DetailDate, false, false, regexp.MustCompile(`20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])`)},
-	{DetailDate, false, false, regexp.MustCompile(`[0-3]?\d(?:\.[01]?\d\.|/[0-3]?\d/|-[01]?\d-)(?:19|20)\d\d`)},
-	{DetailDate, false, false, regexp.MustCompile(`(?:(?:` + weekdays + `),? )?(?:the )?` + months + `\.? [0-3]?\d(?:st|nd|rd|th)?(?:,? (?:19|20)\d\d)?`)},
-	{DetailDate, false, false, regexp.MustCompile(`(?:(?:` + weekdays + `),? )?(?:the )?[0-3]?\d(?:st|nd|rd|th)?[ -]` + months + `\.?(?:,?[ -](?:19|20)\d\d)?`)},
-	{DetailDate, false, false, regexp.MustCompile(weekdays)},
-	{DetailDate, false, false, regexp.MustCompile(`(?:19|20)\d\d[年년] ?[01]?\d[月월] ?[0-3]?\d[日일]`)},
-	{DetailUUID, false, true, regexp.MustCompile(`[0-9a-f]{32}`)},
-	{DetailUUID, false, false, regexp.MustCompile(`0[0-9A-HJKMNP-TV-Z]{25}`)}, // ULID
-	{DetailUUID, false, false, regexp.MustCompile(`(?:req|request|sess|session|conv|conversation|thread|trace|run|chat|msg|call|resp|turn)[_-][0-9A-Za-z_-]{8,64}`)},
-	{DetailUser, false, false, regexp.MustCompile(`[0-9A-Za-z._%+-]+@[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*\.[A-Za-z]{2,}`)},
-	{DetailCounter, false, false, regexp.MustCompile(`\d{1,3}(?:,\d{3})+|\d{1,9}(?:\.\d+)?`)},
+	{DetailUUID, 0, regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)},
+	{DetailTime, whole, regexp.MustCompile(`\d{4}-?[01]\d-?[0-3]\d[T ]?(?:[01]\d|2[0-3]):?[0-5]\d:?[0-5]\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?`)},
+	{DetailTime, 0, regexp.MustCompile(`(?:[01]?\d|2[0-4]):[0-5]\d(?::[0-6]\d(?:[.,]\d+)?)?(?: ?[AaPp]\.?[Mm]\b\.?)?(?:Z|[+-]\d\d:?\d\d)?`)},
+	{DetailTime, 0, regexp.MustCompile(`(?:1[0-2]|0?[1-9]) ?(?:[AaPp][Mm]|[AaPp]\.[Mm]\.)`)},
+	{DetailTime, 0, regexp.MustCompile(`[0-2]?\d[時时点시] ?[0-5]?\d[分분]`)},
+	{DetailTime, bare, regexp.MustCompile(`1[4-9]\d{8}(?:\d{9}|\d{6}|\d{3}|\.\d+)?`)}, // since 1970, from 2014 to 2033
+	{DetailDate, 0, regexp.MustCompile(`(?:19|20)\d\d(?:-[01]?\d-[0-3]?\d|/[01]?\d/[0-3]?\d|\.[01]?\d\.[0-3]?\d)`)},
+	{DetailDate, 0, regexp.MustCompile(`20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])`)},
+	{DetailDate, 0, regexp.MustCompile(`[0-3]?\d(?:\.[01]?\d\.|/[0-3]?\d/|-[01]?\d-)(?:19|20)\d\d`)},
+	{DetailDate, 0, regexp.MustCompile(`(?:(?:` + weekdays + `),? )?(?:the )?` + months + `\.? [0-3]?\d(?:st|nd|rd|th)?(?:,? (?:19|20)\d\d)?`)},
+	{DetailDate, 0, regexp.MustCompile(`(?:(?:` + weekdays + `),? )?(?:the )?[0-3]?\d(?:st|nd|rd|th)?[ -]` + months + `\.?(?:,?[ -](?:19|20)\d\d)?`)},
+	{DetailDate, prose, regexp.MustCompile(weekdays)},
+	{DetailDate, 0, regexp.MustCompile(`(?:19|20)\d\d[年년] ?[01]?\d[月월] ?[0-3]?\d[日일]`)},
+	{DetailUUID, bare, regexp.MustCompile(`[0-9a-f]{32}`)},
+	{DetailUUID, 0, regexp.MustCompile(`0[0-9A-HJKMNP-TV-Z]{25}`)}, // ULID
+	{DetailUUID, 0, regexp.MustCompile(`(?:req|request|sess|session|conv|conversation|thread|trace|run|chat|msg|call|resp|turn)[_-][0-9A-Za-z_-]{8,64}`)},
+	{DetailUser, prose, regexp.MustCompile(`[0-9A-Za-z._%+-]+@[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*\.[A-Za-z]{2,}`)},
+	{DetailCounter, 0, regexp.MustCompile(`\d{1,3}(?:,\d{3})+|\d{1,9}(?:\.\d+)?`)},
+}
+
+// digitsAround reports whether there is a digit where at looks for a text.
+func digitsAround(b []byte, p int) bool {
+	return bytes.ContainsAny(b[max(p-2*maxUserData, 0):min(p+maxUserData, len(b))], "0123456789")
 }
 
 // at returns the text of this kind that contains b[p], or ends there; 0 if there is none.
