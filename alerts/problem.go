@@ -65,6 +65,11 @@ type Problem struct {
 	Accepted     *Decision   `json:"accepted,omitempty"` // what is unusual in the last incident is the new normal
 }
 
+// Labels returns the labels of the calls of p.
+func (p *Problem) Labels() map[string]string {
+	return map[string]string{"service": p.Service, "environment": p.Environment, "stage": p.Stage}
+}
+
 // A ProblemVersion is a service version with failures of a problem, or one that ran while something was unusual.
 type ProblemVersion struct {
 	Version    string    `json:"version"`

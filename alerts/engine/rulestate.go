@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/alerts/tsdb"
 )
 
 // A RuleState is a rule at its last evaluation.
@@ -66,6 +67,7 @@ func (e *Engine) Rules(ctx context.Context) ([]RuleState, error) {
 		return e.ruleStates.list, nil
 	}
 	e.mu.Unlock()
+	ctx = tsdb.WithOnly(ctx, nil) // others get the same answer
 	out := make([]RuleState, len(list))
 	for i, r := range list {
 		var err error

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 // The states of a rule and of an alert.
@@ -73,7 +75,7 @@ func (h *Handler) rules(f *form) (result, *apiError) {
 	for _, e := range h.Engines() {
 		begin := len(groups)
 		for _, s := range e.States() {
-			if len(names) > 0 && !slices.Contains(names, s.Name) || !selects(selectors, s.Labels) {
+			if len(names) > 0 && !slices.Contains(names, s.Name) || !selects(selectors, s.Labels) || !seen(f, &s) {
 				continue
 			}
 			i := slices.IndexFunc(groups[begin:], func(g ruleGroup) bool { return g.every == s.Every })
@@ -136,11 +138,30 @@ func alertsOf(s engine.RuleState) []alert {
 	return out
 }
 
+// seen removes from s what the person of f does not see, and reports whether they see s.
+func seen(f *form, s *engine.RuleState) bool {
+	scope := access.ScopeOf(f.Context())
+	if scope.All() {
+		return true
+	}
+	s.Firing, s.Pending = 0, 0
+	s.Active = slices.DeleteFunc(slices.Clone(s.Active), func(a rules.Instance) bool { return !scope.Sees(a.Labels) })
+	for _, a := range s.Active {
+		if a.Firing {
+			s.Firing++
+		} else {
+			s.Pending++
+		}
+	}
+	return scope.SeesRule(s.Expr)
+}
+
 // alerts returns the pending and the firing alerts. Silenced and inhibited ones are among them, as in Prometheus.
-func (h *Handler) alerts(*form) (result, *apiError) {
+func (h *Handler) alerts(f *form) (result, *apiError) {
 	out := []alert{}
 	for _, e := range h.Engines() {
 		for _, s := range e.States() {
+			seen(f, &s)
 			out = append(out, alertsOf(s)...)
 		}
 	}

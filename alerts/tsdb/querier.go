@@ -37,6 +37,20 @@ func (s *series) within(start, end int64) []block {
 	return blocks[:sort.Search(len(blocks), func(i int) bool { return blocks[i].start > end })]
 }
 
+type onlyKey struct{}
+
+// WithOnly returns a context in whose queries there are only the series whose labels only accepts; all if it is nil.
+func WithOnly(ctx context.Context, only func(labels.Labels) bool) context.Context {
+	return context.WithValue(ctx, onlyKey{}, only)
+}
+
+func onlyOf(ctx context.Context) func(labels.Labels) bool {
+	if only, _ := ctx.Value(onlyKey{}).(func(labels.Labels) bool); only != nil {
+		return only
+	}
+	return func(labels.Labels) bool { return true }
+}
+
 // querier implements storage.Querier for the queries of PromQL.
 type querier struct {
 	db         *DB
@@ -46,11 +60,11 @@ type querier struct {
 var _ storage.Querier = querier{}
 
 // Select returns the series that match all matchers and have samples in the selected time.
-func (q querier) Select(_ context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	sel := q.selection(hints)
+func (q querier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	sel, only := q.selection(hints), onlyOf(ctx)
 	out := &seriesSet{next: -1}
 	for _, s := range q.db.candidates(matchers) {
-		if s.has(sel.start, sel.end) && matches(s, matchers) {
+		if s.has(sel.start, sel.end) && matches(s, matchers) && only(s.lset) {
 			out.list = append(out.list, selected{s, sel})
 		}
 	}

@@ -30,12 +30,12 @@ type sharedQuerier struct {
 }
 
 // Select implements storage.Querier. With the hint that only series matter, they have no samples.
-func (q sharedQuerier) Select(_ context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
-	sel := q.selection(hints)
+func (q sharedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	sel, only := q.selection(hints), onlyOf(ctx)
 	q.mu.Lock()
 	list := slices.Clone(q.db.candidates(matchers))
 	q.mu.Unlock()
-	list = slices.DeleteFunc(list, func(s *series) bool { return !matches(s, matchers) }) // labels never change
+	list = slices.DeleteFunc(list, func(s *series) bool { return !matches(s, matchers) || !only(s.lset) }) // labels never change
 	out := &seriesSet{next: -1}
 	q.mu.Lock()
 	for _, s := range list {

@@ -53,7 +53,7 @@ var importRules = []struct {
 	{"alerts/alertstest", []string{"ingest/sdk/go/must", "alerts$", "analyzer"}, "only tests import it"},
 	{"alerts/email/smtptest", []string{"ingest/certs/certstest", "ingest/sdk/go/must"}, "only tests import it"},
 	{"alerts/enginetest", []string{"alerts/engine"}, "only tests import it"},
-	{"alerts/promapi", []string{"alerts/engine", "alerts/rules"}, "it serves the engine's rules and series"},
+	{"alerts/promapi", []string{"alerts/engine", "alerts/rules", "dashboards/access"}, "it serves the engine's rules and series"},
 	{"alerts/regression", nil, "gate and pages compare versions without alerts"},
 	{"alerts/ruletest", []string{"alerts/rules", "alerts/tsdb"}, "a unit test needs rules and samples only"},
 	{"alerts/routing", []string{"alerts$", "alerts/email", "alerts/msteams", "alerts/pagerduty", "alerts/silence", "alerts/webhook"}, "routes choose among the notifiers"},

@@ -49,7 +49,7 @@ FROM numbers(86400)
 WHERE intDiv(h, 16) % 100 < (62 + 34 * sin(toUnixTimestamp(at) * 2 * pi() / 86400)) * if(late AND stage_number = 1, 0.3, 1)`
 
 // usualBands are what is usual of usualCalls.
-func usualBands(_, _, stage string, at []time.Time, names ...string) (map[string][]web.Band, error) {
+func usualBands(_ context.Context, _, _, stage string, at []time.Time, names ...string) (map[string][]web.Band, error) {
 	middle := map[string]float64{"calls": 15, "spend": 0.05}
 	if stage != "" {
 		middle = map[string]float64{"calls": 7.5, "spend": 0.025, "duration": 3.6, "first_token": 1.1, "input_tokens": 5400, "output_tokens": 495, "answer_limit": 0.017}

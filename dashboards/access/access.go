@@ -48,8 +48,9 @@ type Person struct {
 	Name    string   `json:"name"`              // for others; empty if only a token of the configuration is known
 	Subject string   `json:"subject,omitempty"` // id at the provider
 	Role    Role     `json:"role"`
-	Groups  []string `json:"groups,omitempty"` // at the provider, those that have a role
+	Groups  []string `json:"groups,omitempty"` // at the provider, those that have a role or a team, or read texts
 	Machine bool     `json:"-"`                // has a token of llmtap token create
+	Teams   []string `json:"-"`                // of the token of a machine
 }
 
 type personKey struct{}

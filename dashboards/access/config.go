@@ -25,6 +25,7 @@ type Groups struct {
 	Viewer    []string `yaml:"viewer"`
 	Responder []string `yaml:"responder"`
 	Admin     []string `yaml:"admin"`
+	Texts     []string `yaml:"texts"` // not a role: whose members, and admins, read texts of bodies; empty: everybody
 }
 
 // Default returns the defaults, with which there is no log-in.
@@ -41,7 +42,7 @@ func (c *Config) Validate() error {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch u, err := url.Parse(c.Issuer); {
 	case c.Issuer == "":
-		if c.ClientID+c.ClientSecret+c.ClientSecretFile != "" || len(c.Roles.all()) > 0 {
+		if c.ClientID+c.ClientSecret+c.ClientSecretFile != "" || len(c.Roles.all())+len(c.Roles.Texts) > 0 {
 			fail("issuer: is required: the URL of the provider")
 		}
 		return errors.Join(errs...)
@@ -63,7 +64,7 @@ func (c *Config) Validate() error {
 	switch all := c.Roles.all(); {
 	case len(all) == 0:
 		fail("roles: are empty, so nobody could log in: set the groups of viewer, responder or admin")
-	case slices.Contains(all, ""):
+	case slices.Contains(slices.Concat(all, c.Roles.Texts), ""):
 		fail("roles: a group has no name")
 	}
 	return errors.Join(errs...)

@@ -37,7 +37,7 @@ func TestValidate(t *testing.T) {
 func TestClaims(t *testing.T) {
 	f := func(claims map[string]any, claim string, groups Groups, want Role) {
 		t.Helper()
-		p := newProvider(Config{GroupsClaim: claim, Roles: groups}, "")
+		p := newProvider(Config{GroupsClaim: claim, Roles: groups}, Policy{}, "")
 		claims["sub"] = "1"
 		person, err := p.person(claims)
 		if want == Public {

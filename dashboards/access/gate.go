@@ -58,7 +58,7 @@ type Hooks struct {
 }
 
 // NewMux returns a Mux for requests of those whom person returns. refuse answers those whose role is below needs, which is Public if
-// they are not known. via is Record.Via.
+// they are not known, and those who see nothing. via is Record.Via.
 func NewMux(person func(r *http.Request) (p Person, ok bool), refuse func(w http.ResponseWriter, r *http.Request, needs Role), via string, hooks Hooks) *Mux {
 	m := &Mux{mux: http.NewServeMux(), routes: map[string]route{}, person: person, refuse: refuse, hooks: hooks}
 	if hooks.Record != nil {
@@ -117,7 +117,7 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w, r, end = m.audit.request(w, r, pattern, of.action)
 		defer end()
 	}
-	if p.Role < of.needs {
+	if p.Role < of.needs || of.needs > Public && ScopeOf(r.Context()).Nothing() {
 		m.refuse(w, r, of.needs)
 		return
 	}

@@ -52,7 +52,8 @@ type Token struct {
 	Role    Role      `json:"role"`
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
-	By      string    `json:"by,omitempty"` // who made it, if known
+	By      string    `json:"by,omitempty"`    // who made it, if known
+	Teams   []string  `json:"teams,omitempty"` // whose services it sees; empty: all services
 }
 
 // A storedToken is a token in the store. The secret is a random number of 256 bits, which nobody can guess; so a plain SHA-256 is
@@ -72,6 +73,8 @@ func (t *Token) Validate(now time.Time) error {
 		return fmt.Errorf("name %.80q: use 1 to 64 letters, digits, _ and -", t.Name)
 	case t.Role < Viewer || t.Role > Admin:
 		return fmt.Errorf("role: is required: one of %s", strings.Join(Roles, ", "))
+	case len(t.Teams) > 0 && t.Role == Admin:
+		return errors.New("teams: an admin sees all services: choose another role, or no team")
 	case !t.Expires.After(now):
 		return errors.New("expires: is in the past")
 	case t.Expires.Sub(now) > maxExpiry:
@@ -143,7 +146,7 @@ func (m *Machines) person(token string) (Person, bool) {
 	if !ok || !m.now().Before(t.Expires) {
 		return Person{}, false
 	}
-	return Person{Name: "token " + t.Name, Subject: tokenKey + t.Name, Role: t.Role, Machine: true}, true
+	return Person{Name: "token " + t.Name, Subject: tokenKey + t.Name, Role: t.Role, Machine: true, Teams: t.Teams}, true
 }
 
 // List returns the tokens by name, expired ones too.

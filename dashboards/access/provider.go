@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,6 +42,7 @@ var errUnreachable = errors.New("the provider does not answer")
 // A provider asks an OpenID provider who a person is.
 type provider struct {
 	cfg      Config
+	policy   Policy
 	redirect string // URL of the callback
 	client   *http.Client
 
@@ -50,8 +52,8 @@ type provider struct {
 	failed     time.Time      // when that was
 }
 
-func newProvider(cfg Config, redirect string) *provider {
-	return &provider{cfg: cfg, redirect: redirect, client: &http.Client{Timeout: providerTimeout}}
+func newProvider(cfg Config, policy Policy, redirect string) *provider {
+	return &provider{cfg: cfg, policy: policy, redirect: redirect, client: &http.Client{Timeout: providerTimeout}}
 }
 
 // open returns the provider's endpoints. A collector starts without its provider, so they are read at the first log-in.
@@ -202,6 +204,11 @@ func (p *provider) person(claims map[string]any) (Person, error) {
 	person.Role, person.Groups = p.cfg.Roles.role(groups)
 	if person.Role == Public {
 		return Person{}, &DeniedError{person.Name, p.cfg.GroupsClaim, p.cfg.Roles.String()}
+	}
+	for _, g := range p.policy.groups(groups) {
+		if !slices.Contains(person.Groups, g) {
+			person.Groups = append(person.Groups, g)
+		}
 	}
 	return person, nil
 }

@@ -61,6 +61,7 @@ type Sessions struct {
 // Options are those of NewSessions.
 type Options struct {
 	Config   Config // with the secret of the client, and without its file
+	Policy   Policy
 	Redirect string // URL of the callback
 	Store    Store
 	Key      []byte           // signs cookies of log-ins, the same in all processes; nil: a random one
@@ -80,7 +81,7 @@ func NewSessions(o Options) *Sessions {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Sessions{
-		provider: newProvider(o.Config, o.Redirect), store: o.Store, key: o.Key, secure: strings.HasPrefix(o.Redirect, "https:"), now: o.Now, logger: o.Logger,
+		provider: newProvider(o.Config, o.Policy, o.Redirect), store: o.Store, key: o.Key, secure: strings.HasPrefix(o.Redirect, "https:"), now: o.Now, logger: o.Logger,
 		byKey: map[string]session{}, used: map[string]time.Time{}, renewing: map[string]*sync.Mutex{}, retry: map[string]time.Time{},
 	}
 }

@@ -109,6 +109,8 @@ func protect(next http.Handler) http.Handler {
 func (s *site) refuse(w http.ResponseWriter, r *http.Request, needs access.Role) {
 	p := access.From(r.Context())
 	switch {
+	case p.Role >= needs && p.Role > access.Public:
+		s.write(w, http.StatusForbidden, "no-team", noTeamData{p, s.sessions.form(r)})
 	case p.Role > access.Public:
 		http.Error(w, "you have the role "+p.Role.String()+", and this needs the role "+needs.String(), http.StatusForbidden)
 	case r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html"):
@@ -118,6 +120,12 @@ func (s *site) refuse(w http.ResponseWriter, r *http.Request, needs access.Role)
 	default:
 		http.Redirect(w, r, "/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
 	}
+}
+
+// A noTeamData is the data of the page for people who see nothing.
+type noTeamData struct {
+	Person access.Person
+	Form   string
 }
 
 // post returns a handler of a form: next, if a page of this session has sent it.

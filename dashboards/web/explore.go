@@ -335,8 +335,11 @@ func inline(sql string, params map[string]string) string {
 
 // table runs the query of e, and returns the statement as text to copy.
 func (s explorePage) table(ctx context.Context, e *exploration) (t *Table, sql string, err error) {
-	query := s.clickhouse
+	query, scope := s.clickhouse, access.ScopeOf(ctx)
 	switch {
+	case e.Own && scope.OwnSQL() != nil:
+		access.Fail(ctx)
+		return nil, "", scope.OwnSQL()
 	case e.Own:
 		query = s.explorer
 		access.Note(ctx, access.RunSQL, "", e.Query.SQL)
@@ -346,7 +349,7 @@ func (s explorePage) table(ctx context.Context, e *exploration) (t *Table, sql s
 	if query == nil {
 		return nil, "", fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
 	}
-	text, params, err := s.bind(e.Query, e.values(), e.View.Now.In(e.View.Zone))
+	text, params, err := s.bind(ctx, e.Query, e.values(), e.View.Now.In(e.View.Zone))
 	if err != nil {
 		return nil, "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/stored"
 )
 
@@ -90,7 +91,7 @@ type uncaptured struct {
 
 func (s *fleetPage) first(ctx context.Context, v *View) *firstCall {
 	out := &firstCall{Ways: s.ways()}
-	if s.refused != nil {
+	if s.refused != nil && access.ScopeOf(ctx).All() {
 		out.Refused = s.refused()
 	}
 	series, _ := s.tallies.read(ctx, "sum by (service, transport) (increase(llmtap_uncaptured_calls_total[6h]))", v.Now, v.Now, time.Minute) // a help only

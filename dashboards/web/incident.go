@@ -190,7 +190,7 @@ func (s incidentPage) callSections(x *incident) []section {
 }
 
 func (s incidentPage) moreSection(x *incident) section {
-	return section{id: "more", template: "incident-more", title: "Investigate", load: func(context.Context) (any, error) { return s.investigate(x) }}
+	return section{id: "more", template: "incident-more", title: "Investigate", load: func(ctx context.Context) (any, error) { return s.investigate(ctx, x) }}
 }
 
 // Hit names the calls that the page is about.

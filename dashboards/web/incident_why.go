@@ -320,7 +320,7 @@ func (x *incident) hitURL() string {
 }
 
 // investigate returns the commands and the SQL to copy, and links to other pages.
-func (s incidentPage) investigate(x *incident) (any, error) {
+func (s incidentPage) investigate(ctx context.Context, x *incident) (any, error) {
 	v := x.view
 	data := map[string]any{}
 	data["Commands"] = strings.Join(x.commands, "\n")
@@ -359,7 +359,7 @@ func (s incidentPage) investigate(x *incident) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	sql, params, err := s.bind(q, values, v.Now)
+	sql, params, err := s.bind(ctx, q, values, v.Now)
 	if err != nil {
 		return nil, err
 	}

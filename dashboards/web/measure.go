@@ -89,7 +89,7 @@ func (s incidentPage) measured(ctx context.Context, x *incident) *measured {
 		}
 	}
 	if c := m.curve(); c != nil && s.usual != nil {
-		if known, err := s.usual(p.Service, p.Environment, p.Stage, []time.Time{m.since}, p.Measure); err == nil && len(known[p.Measure]) > 0 {
+		if known, err := s.usual(ctx, p.Service, p.Environment, p.Stage, []time.Time{m.since}, p.Measure); err == nil && len(known[p.Measure]) > 0 {
 			m.above = known[p.Measure][0].High
 		}
 	}
@@ -136,7 +136,7 @@ func (s incidentPage) measureOverTime(ctx context.Context, x *incident) (*trendC
 			return nil, err
 		}
 		charts = &trendCharts{Charts: []*Chart{line}}
-		charts.Note = s.setBands(v, x.values, charts.Charts, []curve{*c})
+		charts.Note = s.setBands(ctx, v, x.values, charts.Charts, []curve{*c})
 	}
 	chart := charts.Charts[0]
 	chart.Spans = append(chart.Spans, Span{m.since, s.endOf(x)})

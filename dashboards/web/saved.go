@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 const (
@@ -68,6 +71,7 @@ func (s viewsPage) serveViews(w http.ResponseWriter, r *http.Request, status int
 		}
 		var err error
 		out.List, err = s.views.All(ctx)
+		out.List = slices.DeleteFunc(out.List, func(v SavedView) bool { return !v.within(access.ScopeOf(ctx)) })
 		return out, err
 	}})
 }
@@ -94,8 +98,15 @@ func (s viewsPage) act(done string, edit func(r *http.Request, by string, all []
 // save adds a view, or replaces the one with its name.
 func (s viewsPage) save(r *http.Request, by string, all []SavedView) ([]SavedView, error) {
 	v := SavedView{field(r, "view"), r.PostFormValue("url"), by, s.now().UTC()}
+	scope := access.ScopeOf(r.Context())
 	if err := errors.Join(checkViewName(v.Name), checkViewURL(v.URL)); err != nil {
 		return nil, err
+	}
+	if !v.within(scope) {
+		return nil, fmt.Errorf("you see %s: filter the page by one of them, service and environment, and save that", scope)
+	}
+	if slices.ContainsFunc(all, func(x SavedView) bool { return x.Name == v.Name && !x.within(scope) }) {
+		return nil, fmt.Errorf("another view is called %q", v.Name)
 	}
 	all = without(all, v.Name)
 	if len(all) >= maxViews {
@@ -107,7 +118,7 @@ func (s viewsPage) save(r *http.Request, by string, all []SavedView) ([]SavedVie
 // rename gives the view called old another name.
 func (s viewsPage) rename(r *http.Request, _ string, all []SavedView) ([]SavedView, error) {
 	name, old := field(r, "view"), r.PostFormValue("old")
-	i := slices.IndexFunc(all, func(v SavedView) bool { return v.Name == old })
+	i := slices.IndexFunc(all, func(v SavedView) bool { return v.Name == old && v.within(access.ScopeOf(r.Context())) })
 	switch {
 	case i < 0:
 		return nil, fmt.Errorf("there is no view %q any more", short(maxViewName, old))
@@ -122,7 +133,33 @@ func (s viewsPage) rename(r *http.Request, _ string, all []SavedView) ([]SavedVi
 }
 
 func (s viewsPage) remove(r *http.Request, _ string, all []SavedView) ([]SavedView, error) {
-	return without(all, r.PostFormValue("old")), nil
+	name := r.PostFormValue("old")
+	if slices.ContainsFunc(all, func(v SavedView) bool { return v.Name == name && !v.within(access.ScopeOf(r.Context())) }) {
+		return all, nil
+	}
+	return without(all, name), nil
+}
+
+// within reports whether somebody with a scope may see v: it has filters that select what they see only.
+func (v SavedView) within(scope *access.Scope) bool {
+	u, err := url.Parse(v.URL)
+	if scope.All() || err != nil {
+		return scope.All()
+	}
+	services, environments := u.Query()["service"], u.Query()["environment"]
+	if len(environments) == 0 {
+		environments = []string{""}
+	}
+	for _, service := range services {
+		for _, environment := range environments {
+			named := map[string]string{"service": service, "environment": environment}
+			maps.DeleteFunc(named, func(_, value string) bool { return value == "" })
+			if !scope.Covers(named) {
+				return false
+			}
+		}
+	}
+	return len(services) > 0
 }
 
 func without(all []SavedView, name string) []SavedView {

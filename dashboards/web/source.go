@@ -90,7 +90,7 @@ type Point struct {
 
 // Usual returns what is usual of measures in the hours of these times, by measure. An empty label is any; of several stages, only what
 // can be added up is known. A measure of which nothing is known is not in the result.
-type Usual func(service, environment, stage string, at []time.Time, measures ...string) (map[string][]Band, error)
+type Usual func(ctx context.Context, service, environment, stage string, at []time.Time, measures ...string) (map[string][]Band, error)
 
 // A Band is a usual range; zero if it is not known.
 type Band struct{ Low, High float64 }

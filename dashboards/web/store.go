@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/ingest/nearest"
@@ -64,7 +65,7 @@ func (s store) run(ctx context.Context, q queries.Query, values queries.Values, 
 	if s.clickhouse == nil {
 		return nil, fmt.Errorf("ClickHouse is %w in this process", ErrUnavailable)
 	}
-	sql, params, err := s.bind(q, values, now)
+	sql, params, err := s.bind(ctx, q, values, now)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +73,11 @@ func (s store) run(ctx context.Context, q queries.Query, values queries.Values, 
 }
 
 // bind returns the statement of q and the values of all parameters.
-func (s store) bind(q queries.Query, values queries.Values, now time.Time) (sql string, params map[string]string, err error) {
-	if sql, params, err = q.Bind(values, now); err != nil {
+func (s store) bind(ctx context.Context, q queries.Query, values queries.Values, now time.Time) (sql string, params map[string]string, err error) {
+	if err = access.ScopeOf(ctx).Refuses(q.Texts, values); err == nil {
+		sql, params, err = q.Bind(values, now)
+	}
+	if err != nil {
 		return "", nil, err
 	}
 	for _, name := range q.Bound {
@@ -114,7 +118,7 @@ func (s store) whyEmpty(ctx context.Context, v *View, texts bool) (string, error
 			return text, err
 		}
 	}
-	if !texts {
+	if !texts || !access.ScopeOf(ctx).All() { // the statement reads bodies of all services
 		return "", nil
 	}
 	rows, err = s.query(ctx, "bodies", nil, v.Now)

@@ -143,7 +143,7 @@ func (s trends) charts(ctx context.Context, v *View, of queries.Values, list []c
 		}
 		out.Charts = append(out.Charts, c)
 	}
-	out.Note = s.setBands(v, of, out.Charts, list)
+	out.Note = s.setBands(ctx, v, of, out.Charts, list)
 	return out, rows, nil
 }
 
@@ -177,7 +177,7 @@ func (v *View) covered(start time.Time, step time.Duration) time.Duration {
 var stageFilters = []string{"service", "environment", "stage"}
 
 // setBands sets what is usual of the charts of list for calls with these values of filters, and returns a sentence on it.
-func (s trends) setBands(v *View, of queries.Values, charts []*Chart, list []curve) string {
+func (s trends) setBands(ctx context.Context, v *View, of queries.Values, charts []*Chart, list []curve) string {
 	for _, name := range filterNames {
 		if n := len(of[name]); n > 1 || n == 1 && !slices.Contains(stageFilters, name) {
 			return "What is usual is only known for all calls of a stage, so it is not shown with this filter."
@@ -198,7 +198,7 @@ func (s trends) setBands(v *View, of queries.Values, charts []*Chart, list []cur
 			hours = append(hours, at.Add(time.Duration(i)*step/time.Duration(each)))
 		}
 	}
-	known, err := s.usual(first(of["service"]), first(of["environment"]), first(of["stage"]), hours, names...)
+	known, err := s.usual(ctx, first(of["service"]), first(of["environment"]), first(of["stage"]), hours, names...)
 	switch {
 	case err != nil:
 		return capital(err.Error()) + "."

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"strings"
@@ -18,7 +19,7 @@ func trendRows() map[string]*Table {
 	return map[string]*Table{"what do they cost, over time?": rows}
 }
 
-func fakeUsual(_, _, stage string, at []time.Time, names ...string) (map[string][]Band, error) {
+func fakeUsual(_ context.Context, _, _, stage string, at []time.Time, names ...string) (map[string][]Band, error) {
 	out := map[string][]Band{}
 	for _, name := range names {
 		for range at {

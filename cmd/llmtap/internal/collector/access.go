@@ -154,6 +154,6 @@ func (u *uiRole) newPeople(key []byte) (*access.Sessions, []byte, error) {
 	}
 	base := strings.TrimRight(cmp.Or(u.c.cfg.UI.ExternalURL, u.c.localURL(u.listener)), "/")
 	return access.NewSessions(access.Options{
-		Config: cfg, Redirect: base + web.CallbackPath, Store: accessStore{u.c.conn.Load}, Key: key, Logger: u.c.logger,
+		Config: cfg, Policy: u.c.policy(), Redirect: base + web.CallbackPath, Store: accessStore{u.c.conn.Load}, Key: key, Logger: u.c.logger,
 	}), key, nil
 }

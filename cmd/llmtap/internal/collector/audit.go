@@ -16,7 +16,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/sinks"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 const (
@@ -112,15 +111,4 @@ func (c *Collector) configured() access.Record {
 		Person: silences.Author(os.Getenv), Role: access.Admin, Action: access.Configure, Target: fmt.Sprintf("%x", h.Sum(nil)[:digestSize]),
 		Detail: "start of " + c.opts.Version + " with the roles " + strings.Join(c.cfg.Roles, ", "), Route: "llmtap up", Via: viaCollector, Outcome: access.Done,
 	}.Complete(time.Now())
-}
-
-// hooks returns what listeners do with requests.
-func (c *Collector) hooks() access.Hooks { return access.Hooks{Record: c.audit.record, Scope: scope} }
-
-// scope limits what a request of p reads from ClickHouse: only admins read the audit.
-func scope(ctx context.Context, p access.Person) context.Context {
-	if p.Role >= access.Admin {
-		return ctx
-	}
-	return clickhouse.WithScope(ctx, clickhouse.Scope{sinks.Audit.Name(): clickhouse.Nothing})
 }

@@ -37,8 +37,8 @@ func (c *Collector) routes(g guard, gate access.Gate) *access.Mux {
 	mux := g.mux(gate, c.hooks())
 	mux.HandleFunc("GET /healthz", access.Public, access.Unaudited, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", access.Public, access.Unaudited, c.serveReady)
-	mux.Handle("GET /metrics", access.Viewer, access.Unaudited, promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET "+RefusedPath, access.Viewer, access.Unaudited, c.serveRefused)
+	mux.Handle("GET /metrics", access.Viewer, access.Unaudited, access.Whole(promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}), "ask "+promapi.Path+" for the numbers of yours"))
+	mux.Handle("GET "+RefusedPath, access.Viewer, access.Unaudited, access.Whole(http.HandlerFunc(c.serveRefused), "ask an admin which clients were refused"))
 	mux.Handle("POST "+remote.Path, access.Viewer, access.RunSQL, c.withPages(remote.NewHandler(c.queryable)))
 	alertmanager := silences.NewHandler(c.silenceable, silences.Options{
 		Access: reachable(&c.cfg.UI, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
@@ -52,7 +52,7 @@ func (c *Collector) routes(g guard, gate access.Gate) *access.Mux {
 	}
 	mux.Handle(promapi.Path, access.Viewer, access.Unaudited, c.tallies) // it only reads, also with POST
 	mux.Handle(mcpserver.Path, access.Viewer, access.Unaudited, c.agents)
-	mux.Handle("GET "+promapi.FleetPath, access.Viewer, access.Unaudited, promapi.NewFleet(c.engines, c.logger))
+	mux.Handle("GET "+promapi.FleetPath, access.Viewer, access.Unaudited, access.Whole(promapi.NewFleet(c.engines, c.logger), "ask "+promapi.Path+" for the numbers of yours"))
 	machines := tokens.NewHandler(c.machines)
 	mux.Handle(tokens.Path, access.Admin, access.Unaudited, machines)
 	mux.Handle(tokens.Path+"/", access.Admin, access.Unaudited, machines)
@@ -130,7 +130,10 @@ func (g guard) gate(machines *access.Machines) access.Gate {
 // mux returns routes of those whom gate lets in.
 func (g guard) mux(gate access.Gate, hooks access.Hooks) *access.Mux {
 	return access.NewMux(gate.Person, func(w http.ResponseWriter, r *http.Request, needs access.Role) {
-		if p := access.From(r.Context()); p.Role > access.Public {
+		if p := access.From(r.Context()); p.Role >= needs && p.Role > access.Public {
+			http.Error(w, p.Asking(), http.StatusForbidden)
+			return
+		} else if p.Role > access.Public {
 			http.Error(w, p.Name+" has the role "+p.Role.String()+", and this needs the role "+needs.String(), http.StatusForbidden)
 			return
 		}

@@ -74,6 +74,7 @@ type Config struct {
 	Batcher      sinks.BatcherConfig `yaml:"batcher"`
 	Traces       spans.Config        `yaml:"traces"`
 	UI           UI                  `yaml:"ui"`
+	Teams        access.Teams        `yaml:"teams"`
 	Alerts       engine.Config       `yaml:"alerts"`
 	Slack        slack.Config        `yaml:"slack"`
 	Alertmanager alertmanager.Config `yaml:"alertmanager"`

@@ -155,6 +155,7 @@ func (c *Config) validateUI(v *validator) {
 		v.fail("ui.token, ui.token_file: both are set; keep one")
 	}
 	v.section("ui.oidc", c.UI.OIDC.Validate())
+	*v = append(*v, flatten(c.Teams.Validate())...)
 	if !c.HasRole(RoleUI) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
@@ -28,6 +30,9 @@ type backtestInput struct {
 const backtestLimit = callTimeout - 10*time.Second
 
 func (t *tools) backtest(ctx context.Context, in backtestInput) (answer, error) {
+	if scope := access.ScopeOf(ctx); in.Rules == "" && !scope.All() {
+		return answer{}, fmt.Errorf("the rules in force are about all services, and you see %s: pass rules", scope)
+	}
 	now, cfg := time.Now(), t.Rules
 	from, err := queries.ParseTime(cmp.Or(in.Since, "24h"), now)
 	if err != nil {

@@ -46,6 +46,10 @@ func NewHandler(o Options) http.Handler {
 			http.Error(w, "act=true needs the role "+access.Responder.String()+", and this is a request of the role "+who.Role.String(), http.StatusForbidden)
 			return
 		}
+		if of(r).content && !access.ScopeOf(r.Context()).Texts() {
+			http.Error(w, access.ErrTexts.Error(), http.StatusForbidden)
+			return
+		}
 		r.Header.Set(remote.HeaderActor, remote.Actor(r).ID)
 		deadlines := http.NewResponseController(w)
 		_ = deadlines.SetReadDeadline(time.Now().Add(readTimeout)) // only a test's recorder has no deadlines, also below

@@ -43,6 +43,9 @@ func (t *tools) query(ctx context.Context, in queryInput) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := access.ScopeOf(ctx).Refuses(q.Texts, values); err != nil {
+		return answer{}, err
+	}
 	if q.Texts && !t.Content {
 		return answer{}, fmt.Errorf("query %s returns texts of messages: %s", q.Name, withheld)
 	}
@@ -163,6 +166,9 @@ func (t *tools) sql(ctx context.Context, in sqlInput) (answer, error) {
 		return answer{}, errors.New("sql is empty")
 	}
 	access.Note(ctx, access.RunSQL, "", in.SQL)
+	if err := access.ScopeOf(ctx).OwnSQL(); err != nil {
+		return answer{}, err
+	}
 	if !t.Content {
 		if err := withoutTexts(in.SQL); err != nil {
 			return answer{}, err

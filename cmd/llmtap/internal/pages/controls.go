@@ -17,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 )
 
@@ -44,21 +45,36 @@ func (c Controls) Rules(ctx context.Context) ([]web.Rule, error) {
 		return nil, fmt.Errorf("the state of the rules is %w: this process does not run the role alert", web.ErrUnavailable)
 	}
 	var out []web.Rule
+	scope := access.ScopeOf(ctx)
 	for i, e := range engines {
 		list, err := e.Rules(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range list {
-			if r.Severity == "none" {
+			if r.Severity == "none" || !scope.SeesRule(r.Expr) {
 				continue
 			}
 			x := web.Rule{
 				Name: r.Name, Severity: r.Severity, Expr: r.Expr, For: r.For, Measured: r.Condition.Value, Op: r.Condition.Op, Threshold: r.Condition.Threshold, Others: r.Condition.Others,
 				Series: r.Series, Pending: r.Pending, Firing: r.Firing, Evaluated: r.Evaluated, Health: i > 0,
 			}
-			if r.Nearest != nil {
+			if r.Nearest != nil && scope.Sees(r.Nearest.Labels) {
 				x.Value, x.Labels = r.Nearest.Value, r.Nearest.Labels
+			} else if r.Nearest != nil {
+				x.Series = 0
+			}
+			if !scope.All() {
+				x.Pending, x.Firing = 0, 0
+				for _, a := range r.Active {
+					switch {
+					case !scope.Sees(a.Labels):
+					case a.Firing:
+						x.Firing++
+					default:
+						x.Pending++
+					}
+				}
 			}
 			out = append(out, x)
 		}
@@ -88,6 +104,9 @@ func (c Controls) Silences(ctx context.Context) ([]web.Silence, error) {
 	}
 	var out []web.Silence
 	for _, s := range x.Silences() {
+		if !silences.Within(access.ScopeOf(ctx), s.Matchers) {
+			continue
+		}
 		one := silenceOf(&s)
 		for _, a := range firing {
 			if s.Matches(a.Name, a.Labels) {
@@ -109,11 +128,12 @@ func silenceOf(s *silence.Silence) *web.Silence {
 	return out
 }
 
-// group returns the open group of the alert with an id.
-func (c Controls) group(id string) (alerts.Group, error) {
+// group returns the open group of the alert with an id, all of whose alerts the person of ctx sees.
+func (c Controls) group(ctx context.Context, id string) (alerts.Group, error) {
 	groups, _, _ := c.Groups.Groups()
 	for _, g := range groups {
-		if slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.State == alerts.Firing && a.ID() == id }) {
+		if slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return a.State == alerts.Firing && a.ID() == id }) &&
+			!slices.ContainsFunc(g.Alerts, func(a alerts.Alert) bool { return !access.ScopeOf(ctx).Sees(a.Labels) }) {
 			return g, nil
 		}
 	}
@@ -126,7 +146,7 @@ func (c Controls) Acknowledge(ctx context.Context, id, by string, withdraw bool)
 	if err != nil {
 		return err
 	}
-	g, err := c.group(id)
+	g, err := c.group(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -179,7 +199,7 @@ func actor(by string) alerts.Actor { return alerts.Actor{ID: by, Name: by, Via: 
 
 // SilenceAlert implements web.Controls.
 func (c Controls) SilenceAlert(ctx context.Context, id string, until time.Time, comment, by string) error {
-	g, err := c.group(id)
+	g, err := c.group(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -201,6 +221,9 @@ func (c Controls) AddSilence(ctx context.Context, matchers []string, until time.
 
 func (c Controls) add(ctx context.Context, matchers silence.Matchers, group string, until time.Time, comment, by string) error {
 	x, err := c.controls()
+	if err == nil {
+		err = silences.Refusal(access.ScopeOf(ctx), matchers)
+	}
 	if err != nil {
 		return err
 	}
@@ -218,6 +241,9 @@ func (c Controls) Expire(ctx context.Context, id, by string) error {
 		return err
 	}
 	before := x.Silences()
+	if scope := access.ScopeOf(ctx); !scope.All() && !slices.ContainsFunc(before, func(s silence.Silence) bool { return s.ID == id && silences.Within(scope, s.Matchers) }) {
+		return alerts.ErrNoSilence
+	}
 	if err := x.ExpireSilence(ctx, id, actor(by)); err != nil {
 		return err
 	}

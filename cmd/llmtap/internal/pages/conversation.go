@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/quantity"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
@@ -22,12 +23,16 @@ import (
 // Conversations implements web.Conversations with package show.
 type Conversations struct{ Source }
 
-func (c Conversations) store() (show.Store, error) {
+func (c Conversations) store(ctx context.Context) (show.Store, error) {
 	sink, err := c.Source()
 	if err != nil {
 		return show.Store{}, unavailable(err)
 	}
-	return show.Store{Q: sink}, nil
+	s := show.Store{Q: sink}
+	if !access.ScopeOf(ctx).Texts() {
+		s.Withhold = show.NewWithholder()
+	}
+	return s, nil
 }
 
 // sourceError returns err as web knows it.
@@ -45,7 +50,7 @@ func sourceError(err error) error {
 
 // Find implements web.Conversations.
 func (c Conversations) Find(ctx context.Context, id string) (exchange, conversation string, err error) {
-	s, err := c.store()
+	s, err := c.store(ctx)
 	if err != nil {
 		return "", "", err
 	}
@@ -55,7 +60,7 @@ func (c Conversations) Find(ctx context.Context, id string) (exchange, conversat
 
 // Requests implements web.Conversations.
 func (c Conversations) Requests(ctx context.Context, conversation, exchange string, n int) (*web.Requests, error) {
-	s, err := c.store()
+	s, err := c.store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (c Conversations) Requests(ctx context.Context, conversation, exchange stri
 
 // Exchange implements web.Conversations.
 func (c Conversations) Exchange(ctx context.Context, id string) (*web.Exchange, error) {
-	s, err := c.store()
+	s, err := c.store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +96,7 @@ func (c Conversations) Exchange(ctx context.Context, id string) (*web.Exchange, 
 
 // Raw implements web.Conversations.
 func (c Conversations) Raw(ctx context.Context, id, part string) ([]byte, error) {
-	s, err := c.store()
+	s, err := c.store(ctx)
 	if err != nil {
 		return nil, err
 	}

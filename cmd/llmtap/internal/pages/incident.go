@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/wording"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 )
 
@@ -20,25 +21,25 @@ type Incidents struct {
 }
 
 // Incident implements web.Incidents.
-func (i Incidents) Incident(_ context.Context, id string) (*web.Incident, error) {
+func (i Incidents) Incident(ctx context.Context, id string) (*web.Incident, error) {
 	groups, _, ok := i.Groups.Groups()
 	if !ok {
 		return nil, fmt.Errorf("the state of the alerts is %w: NATS does not answer", web.ErrUnavailable)
 	}
 	for _, g := range groups {
 		for n := range g.Alerts {
-			if a := &g.Alerts[n]; a.ID() == id {
-				return i.describe(a, &g), nil
+			if a := &g.Alerts[n]; a.ID() == id && access.ScopeOf(ctx).Sees(a.Labels) {
+				return i.describe(a, &g, access.ScopeOf(ctx)), nil
 			}
 		}
 	}
 	return nil, fmt.Errorf("alert %s %w", id, web.ErrNotFound)
 }
 
-func (i Incidents) describe(a *alerts.Alert, g *alerts.Group) *web.Incident {
+func (i Incidents) describe(a *alerts.Alert, g *alerts.Group, scope *access.Scope) *web.Incident {
 	ev := &a.Evidence
 	out := &web.Incident{
-		Alert: describe(a, g), Value: a.Value, Window: ev.Window, Rules: ev.Rules, Failed: ev.Failed, Calls: ev.Calls, LastFailed: ev.LastFailed,
+		Alert: describe(a, g, scope), Value: a.Value, Window: ev.Window, Rules: ev.Rules, Failed: ev.Failed, Calls: ev.Calls, LastFailed: ev.LastFailed,
 		CallsSince: ev.CallsSince, Description: a.Annotations["description"], Commands: wording.Commands(i.Access(), a),
 	}
 	if len(ev.Shares) > 0 {

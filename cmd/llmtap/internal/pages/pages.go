@@ -11,13 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -74,16 +77,17 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", web.ErrUnavailab
 type Alerts struct{ Groups *engine.SharedGroups }
 
 // Firing implements web.Firing.
-func (a Alerts) Firing(context.Context) ([]web.Alert, error) {
+func (a Alerts) Firing(ctx context.Context) ([]web.Alert, error) {
 	groups, _, ok := a.Groups.Groups()
 	if !ok {
 		return nil, fmt.Errorf("the state of the alerts is %w: NATS does not answer", web.ErrUnavailable)
 	}
 	var out []web.Alert
+	scope := access.ScopeOf(ctx)
 	for _, g := range groups {
 		for i := range g.Alerts {
-			if x := &g.Alerts[i]; x.State == alerts.Firing && x.Severity() != "none" {
-				out = append(out, describe(x, &g))
+			if x := &g.Alerts[i]; x.State == alerts.Firing && x.Severity() != "none" && scope.Sees(x.Labels) {
+				out = append(out, describe(x, &g, scope))
 			}
 		}
 	}
@@ -104,7 +108,8 @@ func (a Alerts) Changes(ctx context.Context) <-chan struct{} {
 	return changes
 }
 
-func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
+// describe returns a, as somebody with a scope that has it may see it.
+func describe(a *alerts.Alert, g *alerts.Group, scope *access.Scope) web.Alert {
 	out := web.Alert{
 		ID: a.ID(), Name: a.Name, Severity: a.Severity(), Labels: a.Matchable(), Subject: wording.Subject(a), Summary: wording.Counts(a),
 		StartsAt: a.StartsAt, EndsAt: a.EndsAt, UpdatedAt: a.UpdatedAt, Muted: a.Muted(), Fix: a.Annotations["runbook"],
@@ -121,12 +126,20 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 	}
 	if a.Silence != nil {
 		out.Silenced = silenceOf(a.Silence)
+		if !silences.Within(scope, a.Silence.Matchers) {
+			out.Silenced.Matchers, out.Silenced.Comment = nil, "of several services"
+		}
 	}
 	if a.Problem != "" {
 		out.Problem = alerts.GroupID(g.Key)
 	}
 	if x := a.Inhibitor; x != nil {
-		out.Part = x.Name + ": " + x.Summary
+		out.Part = x.Name
+		if scope.Sees(map[string]string{"service": engine.GroupLabel(x.Group, "service"), "environment": engine.GroupLabel(x.Group, "environment")}) {
+			out.Part += ": " + x.Summary
+		} else {
+			out.Part = "an alert about several services"
+		}
 	}
 	return out
 }
@@ -135,12 +148,17 @@ func describe(a *alerts.Alert, g *alerts.Group) web.Alert {
 type Tallies func() *engine.Engine
 
 // Usual implements web.Usual.
-func (t Tallies) Usual(service, environment, stage string, at []time.Time, measures ...string) (map[string][]web.Band, error) {
+func (t Tallies) Usual(ctx context.Context, service, environment, stage string, at []time.Time, measures ...string) (map[string][]web.Band, error) {
 	engine := t()
 	if engine == nil {
 		return nil, fmt.Errorf("what is usual is %w: NATS does not answer", web.ErrUnavailable)
 	}
 	out := map[string][]web.Band{}
+	named := map[string]string{"service": service, "environment": environment}
+	maps.DeleteFunc(named, func(_, value string) bool { return value == "" }) // any
+	if !access.ScopeOf(ctx).Covers(named) {
+		return out, nil
+	}
 	for name, bands := range engine.Usual(service, environment, stage, at, measures...) {
 		for _, b := range bands {
 			out[name] = append(out[name], web.Band(b))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/wording"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
+	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 )
 
@@ -30,7 +32,7 @@ func (p Problems) known() (alerts.Problems, error) {
 }
 
 // All implements web.Problems.
-func (p Problems) All(context.Context) ([]web.Problem, error) {
+func (p Problems) All(ctx context.Context) ([]web.Problem, error) {
 	x, err := p.known()
 	if err != nil {
 		return nil, err
@@ -40,10 +42,12 @@ func (p Problems) All(context.Context) ([]web.Problem, error) {
 	for i := range list {
 		groups[list[i].Key] = &list[i]
 	}
-	all := x.All()
-	out := make([]web.Problem, len(all))
-	for i := range all {
-		out[i] = describeProblem(&all[i], groups[all[i].Key], time.Now())
+	scope := access.ScopeOf(ctx)
+	out := []web.Problem{}
+	for _, one := range x.All() {
+		if scope.Sees(one.Labels()) {
+			out = append(out, describeProblem(&one, groups[one.Key], time.Now(), scope))
+		}
 	}
 	return out, nil
 }
@@ -54,27 +58,37 @@ func (p Problems) Problem(ctx context.Context, id string) (*web.Problem, error) 
 	if err != nil {
 		return nil, err
 	}
-	v, ok, err := x.Get(ctx, id)
+	v, err := seen(ctx, x, id)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, err
 	}
-	if !ok {
-		return nil, fmt.Errorf("problem %s %w", id, web.ErrNotFound)
-	}
+	scope := access.ScopeOf(ctx)
 	var group *alerts.Group
 	list, _, _ := p.Groups.Groups()
 	if i := slices.IndexFunc(list, func(g alerts.Group) bool { return g.Key == v.Key }); i >= 0 {
 		group = &list[i]
 	}
-	out := describeProblem(&v, group, time.Now())
+	out := describeProblem(&v, group, time.Now(), scope)
 	if c, err := p.controls(); err == nil { // otherwise they are not known
 		for _, s := range c.Silences() {
-			if slices.ContainsFunc(matchable(&v, group), func(a alerts.Alert) bool { return s.Matches(a.Name, a.Matchable()) }) {
+			if silences.Within(scope, s.Matchers) && slices.ContainsFunc(matchable(&v, group), func(a alerts.Alert) bool { return s.Matches(a.Name, a.Matchable()) }) {
 				out.Silences = append(out.Silences, *silenceOf(&s))
 			}
 		}
 	}
 	return &out, nil
+}
+
+// seen returns a problem that the person of ctx sees.
+func seen(ctx context.Context, x alerts.Problems, id string) (alerts.Problem, error) {
+	v, ok, err := x.Get(ctx, id)
+	if err != nil {
+		return v, unavailable(err)
+	}
+	if !ok || !access.ScopeOf(ctx).Sees(v.Labels()) {
+		return v, fmt.Errorf("problem %s %w", id, web.ErrNotFound)
+	}
+	return v, nil
 }
 
 // matchable returns the alerts of a problem, or what is known of them: g is nil if they are forgotten.
@@ -91,8 +105,8 @@ func matchable(p *alerts.Problem, g *alerts.Group) []alerts.Alert {
 	return out
 }
 
-// describeProblem returns p as of now. g is its group of alerts; nil if they are forgotten.
-func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Problem {
+// describeProblem returns p as of now for somebody with a scope that has it. g is its group of alerts; nil if they are forgotten.
+func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time, scope *access.Scope) web.Problem {
 	out := web.Problem{
 		ID: p.ID(), Key: p.Key, Service: p.Service, Environment: p.Environment, Stage: p.Stage, State: p.State(now), Severity: p.Severity, Cause: p.Cause,
 		FirstSeen: p.FirstSeen, LastSeen: p.LastSeen, Rules: p.Rules, Incidents: p.Incidents, Firing: p.Firing, Alert: p.Alert, Assignee: p.Assignee,
@@ -120,20 +134,20 @@ func describeProblem(p *alerts.Problem, g *alerts.Group, now time.Time) web.Prob
 		out.Ignored = &web.Decision{By: i.By, At: i.At, Until: i.Until, Users: i.Users, Hit: i.Hit}
 	}
 	if g != nil {
-		describeGroup(&out, g)
+		describeGroup(&out, g, scope)
 	}
 	return out
 }
 
 // describeGroup adds what the alerts of a problem show.
-func describeGroup(out *web.Problem, g *alerts.Group) {
+func describeGroup(out *web.Problem, g *alerts.Group, scope *access.Scope) {
 	out.Firing, out.Muted, out.Findings = g.Firing(), g.Muted(), true
 	for i := range g.Alerts {
-		out.Alerts = append(out.Alerts, describe(&g.Alerts[i], g))
+		out.Alerts = append(out.Alerts, describe(&g.Alerts[i], g, scope))
 		out.Findings = out.Findings && len(g.Alerts[i].Evidence.Rules) > 0
 	}
 	worst := g.Worst()
-	a := describe(&worst, g)
+	a := describe(&worst, g, scope)
 	out.Severity, out.Alert, out.Summary = a.Severity, a.ID, a.Summary
 	for _, s := range worst.Evidence.Shares {
 		if s.ID() != out.Cause {
@@ -160,6 +174,9 @@ func decision(d *alerts.Decision) *web.Decision {
 func (p Problems) Decide(ctx context.Context, id string, d web.ProblemDecision, by string) error {
 	x, err := p.known()
 	if err != nil {
+		return err
+	}
+	if _, err := seen(ctx, x, id); err != nil {
 		return err
 	}
 	_, err = x.Decide(ctx, id, alerts.ProblemDecision{Action: d.Action, Assignee: d.Assignee, Version: d.Version, Until: d.Until, Users: d.Users, Note: d.Note}, actor(by))

@@ -144,10 +144,10 @@ type Local struct {
 var _ API = Local{}
 
 // List implements API.
-func (l Local) List(_ context.Context, f Filter) ([]Problem, error) {
-	now, out := time.Now(), []Problem{}
+func (l Local) List(ctx context.Context, f Filter) ([]Problem, error) {
+	now, out, scope := time.Now(), []Problem{}, access.ScopeOf(ctx)
 	for _, p := range l.Source.All() {
-		if x := l.problem(p, now); f.matches(&x) {
+		if x := l.problem(p, now); scope.Sees(p.Labels()) && f.matches(&x) {
 			out = append(out, x)
 		}
 	}
@@ -157,10 +157,7 @@ func (l Local) List(_ context.Context, f Filter) ([]Problem, error) {
 
 // Get implements API.
 func (l Local) Get(ctx context.Context, id string) (Details, error) {
-	p, ok, err := l.Source.Get(ctx, id)
-	if err == nil && !ok {
-		err = alerts.ErrNoProblem
-	}
+	p, err := l.get(ctx, id)
 	if err != nil {
 		return Details{}, err
 	}
@@ -183,8 +180,20 @@ func (l Local) Get(ctx context.Context, id string) (Details, error) {
 	return d, nil
 }
 
+// get returns a problem that the person of ctx sees.
+func (l Local) get(ctx context.Context, id string) (alerts.Problem, error) {
+	p, ok, err := l.Source.Get(ctx, id)
+	if err == nil && !(ok && access.ScopeOf(ctx).Sees(p.Labels())) {
+		err = alerts.ErrNoProblem
+	}
+	return p, err
+}
+
 // Decide implements API.
 func (l Local) Decide(ctx context.Context, id string, d alerts.ProblemDecision, by alerts.Actor) (Problem, error) {
+	if _, err := l.get(ctx, id); err != nil {
+		return Problem{}, err
+	}
 	p, err := l.Source.Decide(ctx, id, d, by)
 	if err != nil {
 		return Problem{}, err

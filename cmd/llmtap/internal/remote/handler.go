@@ -73,6 +73,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		detail += fmt.Sprintf("\n-- %v", st.Params) // maps are printed in order of their keys
 	}
 	access.Note(r.Context(), access.RunSQL, "", detail)
+	if err := access.ScopeOf(r.Context()).OwnSQL(); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
 	sink, err := h.clickHouse()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

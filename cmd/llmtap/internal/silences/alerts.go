@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/dashboards/access"
 )
 
 // An Alert is a firing alert in a response.
@@ -46,7 +47,7 @@ func (h *Handler) firing(g *alerts.Group, r *http.Request) ([]Alert, error) {
 	var out []Alert
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
-		if a.State != alerts.Firing || !filter.Match(a.Name, a.Matchable()) ||
+		if a.State != alerts.Firing || !access.ScopeOf(r.Context()).Sees(a.Labels) || !filter.Match(a.Name, a.Matchable()) ||
 			a.Silence != nil && omit("silenced") || a.Inhibitor != nil && omit("inhibited") || !a.Muted() && omit("active") {
 			continue
 		}

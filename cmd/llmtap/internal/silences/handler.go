@@ -112,8 +112,11 @@ func (h *Handler) list(src Source, w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	now, out := time.Now(), []Silence{}
+	now, out, scope := time.Now(), []Silence{}, access.ScopeOf(r.Context())
 	for _, s := range src.All() {
+		if !Within(scope, s.Matchers) {
+			continue
+		}
 		values := map[string]string{}
 		for _, m := range s.Matchers {
 			values[m.Name] = m.Value
@@ -125,6 +128,39 @@ func (h *Handler) list(src Source, w http.ResponseWriter, r *http.Request) error
 	sortSilences(out)
 	remote.WriteJSON(w, http.StatusOK, out)
 	return nil
+}
+
+// Within reports whether silences with these matchers silence nothing but what scope has.
+func Within(scope *access.Scope, matchers silence.Matchers) bool {
+	named := map[string]string{}
+	for _, m := range matchers {
+		if m.Op() == "=" {
+			named[m.Name] = m.Value
+		}
+	}
+	return scope.Covers(named)
+}
+
+// Refusal returns why somebody with this scope may not set a silence with these matchers, or nil.
+func Refusal(scope *access.Scope, matchers silence.Matchers) error {
+	if Within(scope, matchers) {
+		return nil
+	}
+	labels := "service"
+	if scope.Constrains("environment") {
+		labels = "service and environment"
+	}
+	return &alerts.InvalidError{Err: fmt.Errorf("the silence could cover more than you see, %s: add %s with =", scope, labels)}
+}
+
+// own returns a silence that the person of r sees.
+func own(src Source, r *http.Request, id string) (silence.Silence, error) {
+	for _, s := range src.All() {
+		if s.ID == id && Within(access.ScopeOf(r.Context()), s.Matchers) {
+			return s, nil
+		}
+	}
+	return silence.Silence{}, alerts.ErrNoSilence
 }
 
 func sortSilences(list []Silence) {
@@ -153,7 +189,14 @@ func (h *Handler) set(src Source, w http.ResponseWriter, r *http.Request) error 
 	s.CreatedBy = by.ID
 	id := s.ID
 	matchers, until := s.Matchers.String(), s.EndsAt
-	s, err := src.SetSilence(r.Context(), s, by)
+	scope := access.ScopeOf(r.Context())
+	err := Refusal(scope, s.Matchers)
+	if err == nil && id != "" && !scope.All() {
+		_, err = own(src, r, id)
+	}
+	if err == nil {
+		s, err = src.SetSilence(r.Context(), s, by)
+	}
 	access.Note(r.Context(), access.ChangeSilence, cmp.Or(s.ID, id), matchers+" until "+until.UTC().Format(time.RFC3339))
 	if err != nil {
 		return err
@@ -168,17 +211,18 @@ type added struct {
 }
 
 func (h *Handler) get(src Source, w http.ResponseWriter, r *http.Request) error {
-	for _, s := range src.All() {
-		if s.ID == r.PathValue("id") {
-			remote.WriteJSON(w, http.StatusOK, withStatus(s, time.Now()))
-			return nil
-		}
+	s, err := own(src, r, r.PathValue("id"))
+	if err == nil {
+		remote.WriteJSON(w, http.StatusOK, withStatus(s, time.Now()))
 	}
-	return alerts.ErrNoSilence
+	return err
 }
 
 func (h *Handler) expire(src Source, w http.ResponseWriter, r *http.Request) error {
 	access.Note(r.Context(), access.ChangeSilence, r.PathValue("id"), "expire")
+	if _, err := own(src, r, r.PathValue("id")); err != nil {
+		return err
+	}
 	if err := src.ExpireSilence(r.Context(), r.PathValue("id"), remote.Actor(r)); err != nil {
 		return err
 	}
