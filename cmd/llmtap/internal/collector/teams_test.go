@@ -1,0 +1,528 @@
+package collector
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/alerts/promapi"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
+	problemsapi "github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
+	"github.com/llmtap/llmtap/dashboards/access"
+	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
+
+// A leakTeam is a team with one service. All that its calls contain is marked by its name.
+type leakTeam struct {
+	name, token string
+	ids         map[string]string // by the words in braces of a leakRequest
+}
+
+func (x *leakTeam) mark(what string) string { return what + x.name }
+
+// leakWords are the kinds of marks, each of which is in the name of one thing.
+var leakWords = []string{"service", "environment", "stage", "version", "model", "error", "text", "tool", "user", "conv", "attr", "run", "label", "rule", "comment", "view"}
+
+// found returns the marks and ids of x in an answer that are not in its request.
+func (x *leakTeam) found(request, answer string) (out []string) {
+	for _, w := range leakWords {
+		if m := x.mark(w); strings.Contains(answer, m) && !strings.Contains(request, m) {
+			out = append(out, m)
+		}
+	}
+	for name, id := range x.ids {
+		if id != "" && strings.Contains(answer, id) && !strings.Contains(request, id) {
+			out = append(out, name+" "+id)
+		}
+	}
+	return out
+}
+
+// events returns a conversation with an error, whose cause is the agent, of 15 calls, and one good call.
+func (x *leakTeam) events(i int) []*event.Event {
+	id := must.Get(uuid.NewV7())(nil).String()
+	conversation := fmt.Sprintf("%s-%d", x.mark("conv"), i)
+	messages := fmt.Sprintf(`{"role":"user","content":"say %s now"}`, x.mark("text"))
+	status, answer := 200, fmt.Sprintf(`{"id":"r","model":%q,"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","content":"%s answers","tool_calls":[{"id":"call_%s_%d","type":"function","function":{"name":%q,"arguments":"{\"q\":\"%s\"}"}}]}}],"usage":{"prompt_tokens":20,"completion_tokens":5}}`,
+		x.mark("model"), x.mark("text"), x.name, i, x.mark("tool"), x.mark("text"))
+	if i > 1 {
+		messages += fmt.Sprintf(`,{"role":"assistant","content":"I will"},{"role":"tool","tool_call_id":"call_%s_%d","content":"reply %s"}`, x.name, i, x.mark("text"))
+		status, answer = 400, fmt.Sprintf(`{"error":{"message":"messages with role 'tool' must be a response to a preceding message with 'tool_calls' %s","type":"invalid_request_error"}}`, x.mark("error"))
+	}
+	if i == 1 { // the reply to the call of 0
+		conversation = fmt.Sprintf("%s-%d", x.mark("conv"), 0)
+		messages += fmt.Sprintf(`,{"role":"assistant","content":"%s answers","tool_calls":[{"id":"call_%s_0","type":"function","function":{"name":%q,"arguments":"{\"q\":\"%s\"}"}}]},{"role":"tool","tool_call_id":"call_%s_0","content":"reply %s"}`,
+			x.mark("text"), x.name, x.mark("tool"), x.mark("text"), x.name, x.mark("text"))
+	}
+	base := event.Event{
+		Exchange: id, Time: time.Now(), Capture: event.CaptureFull, Origin: event.OriginHook, Instance: "i" + x.name, ContentType: "application/json",
+		Attrs: map[string]string{"tenant": x.mark("attr")},
+		Labels: event.Labels{
+			Service: x.mark("service"), ServiceVersion: x.mark("version"), Environment: x.mark("environment"), Stage: x.mark("stage"), Agent: x.mark("stage"),
+			Conversation: conversation, User: x.mark("user"), Run: x.mark("run"),
+		},
+	}
+	q, s := base, base
+	q.Kind, q.URL, q.Method, q.Seq = event.Request, "https://api.openai.com/v1/chat/completions", "POST", uint64(2*i+1)
+	q.Body = fmt.Appendf(nil, `{"model":%q,"messages":[%s],"tools":[{"type":"function","function":{"name":%q,"parameters":{"type":"object"}}}]}`, x.mark("model"), messages, x.mark("tool"))
+	s.Kind, s.Status, s.Duration, s.Body, s.Seq = event.Response, status, 900*time.Millisecond, []byte(answer), uint64(2*i+2)
+	if x.ids == nil {
+		x.ids = map[string]string{}
+	}
+	x.ids["call"], x.ids["conversation"] = id, conversation
+	return []*event.Event{&q, &s}
+}
+
+// A leakWorld is a collector with two teams.
+type leakWorld struct {
+	*testing.T
+	c          *Collector
+	api, pages string
+	teams      [2]*leakTeam
+	form       string
+	seen       map[string]bool // marks that their team or an admin has seen
+}
+
+const leakRules = `groups:
+  - name: leak
+    rules:
+      - alert: Anything
+        expr: sum by (service, environment, stage) (llmtap_failed_calls_total) > 0
+        labels: {severity: warning}
+        annotations: {summary: '{{ $labels.service }} fails'}
+      - alert: rule%[1]s
+        expr: sum by (service, environment, stage) (llmtap_failed_calls_total{service="service%[1]s"}) > 0
+        labels: {severity: warning, team: label%[1]s}
+        annotations: {summary: 'label%[1]s'}
+      - alert: rule%[2]s
+        expr: sum by (service, environment, stage) (llmtap_failed_calls_total{service="service%[2]s"}) > 0
+        labels: {severity: warning, team: label%[2]s}
+        annotations: {summary: 'label%[2]s'}
+      - alert: AllServices
+        expr: sum by (provider) (llmtap_failed_calls_total) > 0
+        labels: {severity: warning}
+`
+
+func newLeakWorld(t *testing.T) *leakWorld {
+	w := &leakWorld{T: t, seen: map[string]bool{}, teams: [2]*leakTeam{{name: "amberfox"}, {name: "cobaltowl"}}}
+	file := filepath.Join(t.TempDir(), "leak.yaml")
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, leakRules, w.teams[0].name, w.teams[1].name), 0o600))
+	w.c = start(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.HTTP.Token = []string{config.RoleAnalyze, config.RoleAlert, config.RoleUI}, "s3cret"
+		cfg.Alerts.RuleFiles = []string{file}
+		cfg.Teams = access.Teams{
+			{Name: "amber", Match: []string{`service="serviceamberfox"`}},
+			{Name: "cobalt", Match: []string{`service=~"servicecobalt.*"`, `environment!="dev"`}},
+		}
+		must.Do(t, cfg.Validate())
+	})
+	w.api, w.pages = "http://"+w.c.httpAddr(), strings.TrimSuffix(w.c.UIURL(), "/")
+	var events []*event.Event
+	for _, x := range w.teams {
+		for i := range 16 {
+			events = append(events, x.events(i)...)
+		}
+	}
+	rejected, err := w.c.conn.Load().PublishBatch(t.Context(), events)
+	if err != nil || len(rejected) > 0 {
+		t.Fatal(rejected, err)
+	}
+	for _, x := range w.teams {
+		var made tokens.Created
+		status, body := ask(t, "s3cret", http.MethodPost, w.api+tokens.Path, fmt.Sprintf(`{"name": %q, "role": "responder", "teams": [%q], "expires": %q}`,
+			x.name, map[string]string{"amberfox": "amber", "cobaltowl": "cobalt"}[x.name], later))
+		must.Equal(t, status, http.StatusOK, "token: %s", body)
+		must.Do(t, json.Unmarshal([]byte(body), &made))
+		x.token = made.Secret
+	}
+	w.prepare()
+	return w
+}
+
+// prepare waits until all is stored, and makes of everything that people can make one for each team.
+func (w *leakWorld) prepare() {
+	var found []problemsapi.Problem
+	within(w.T, "problems and alerts", func() bool {
+		_, body := ask(w.T, "s3cret", http.MethodGet, w.api+problemsapi.Path, "")
+		found = nil
+		return json.Unmarshal([]byte(body), &found) == nil && !slices.ContainsFunc(w.teams[:], func(x *leakTeam) bool {
+			return !slices.ContainsFunc(found, func(p problemsapi.Problem) bool { return p.Service == x.mark("service") && p.Alert != "" })
+		})
+	})
+	within(w.T, "rows", func() bool {
+		counts, err := w.c.ClickHouse().Counts(w.Context())
+		return err == nil && counts["exchanges"] >= 32 && counts["tool_calls"] >= 2 && counts["alerts"] >= 4 && counts["findings"] >= 28 && counts["messages"] > 40
+	})
+	for _, x := range w.teams {
+		for _, p := range found {
+			if p.Service == x.mark("service") {
+				x.ids["problem"], x.ids["alert"] = p.ID, p.Alert
+			}
+		}
+		until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		status, body := ask(w.T, "s3cret", http.MethodPost, w.api+silences.Path+"silences", fmt.Sprintf(
+			`{"matchers":[{"name":"service","value":%q,"isEqual":true},{"name":"environment","value":%q,"isEqual":true},{"name":"stage","value":"none","isEqual":true}],"startsAt":"2026-01-01T00:00:00Z","endsAt":%q,"createdBy":"x","comment":%q}`,
+			x.mark("service"), x.mark("environment"), until, x.mark("comment")))
+		must.Equal(w.T, status, http.StatusOK, "silence: %s", body)
+		var added struct{ SilenceID string }
+		must.Do(w.T, json.Unmarshal([]byte(body), &added))
+		x.ids["silence"] = added.SilenceID
+		must.Do(w.T, savedViews{w.c.conn.Load}.Edit(w.Context(), func(all []web.SavedView) ([]web.SavedView, error) {
+			return append(all, web.SavedView{Name: x.mark("view"), URL: "/?service=" + x.mark("service") + "&environment=" + x.mark("environment"), By: "x", At: time.Now()}), nil
+		}))
+	}
+}
+
+// A leakRequest is a request that is sent for the ids of both teams. Words in braces are replaced by ids and marks of a team.
+type leakRequest struct {
+	method, path, body string
+	refused            bool // for a team, with status 403
+	noRows             bool // for a team, which is told why
+}
+
+func get(paths ...string) (out []leakRequest) {
+	for _, p := range paths {
+		out = append(out, leakRequest{method: http.MethodGet, path: p})
+	}
+	return out
+}
+
+func post(path, body string) []leakRequest {
+	return []leakRequest{{method: http.MethodPost, path: path, body: body}}
+}
+
+func refused(list []leakRequest) []leakRequest {
+	for i := range list {
+		list[i].refused = true
+	}
+	return list
+}
+
+func noRows(list []leakRequest) []leakRequest {
+	for i := range list {
+		list[i].noRows = true
+	}
+	return list
+}
+
+var placeholder = regexp.MustCompile(`\{(\w+)\}`)
+
+func (x *leakTeam) fill(text string) string {
+	return placeholder.ReplaceAllStringFunc(text, func(p string) string {
+		name := p[1 : len(p)-1]
+		if name == "now" {
+			return time.Now().UTC().Format(time.RFC3339)
+		}
+		if id, ok := x.ids[name]; ok {
+			return id
+		}
+		if slices.Contains(leakWords, name) {
+			return x.mark(name)
+		}
+		return p
+	})
+}
+
+// send sends a request with a token and returns the status and all of the answer.
+func (w *leakWorld) send(token, base string, r leakRequest) (int, string) {
+	w.Helper()
+	body, media := r.body, "application/json"
+	if base == w.pages && r.method == http.MethodPost {
+		media = "application/x-www-form-urlencoded"
+		body += "&name=x&form=" + url.QueryEscape(w.form)
+	}
+	req := must.Get(http.NewRequestWithContext(w.Context(), r.method, base+r.path, strings.NewReader(body)))(w.T)
+	if r.method != http.MethodGet {
+		req.Header.Set("Content-Type", media)
+	}
+	req.Header.Set("Accept", "application/json, text/event-stream, text/html")
+	req.Header.Set(remote.HeaderActor, "x")
+	c := &http.Client{Transport: bearer(token), Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp := must.Get(c.Do(req))(w.T)
+	defer resp.Body.Close()
+	var from io.Reader = resp.Body
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") && r.path == "/live" {
+		from = io.LimitReader(resp.Body, 20)
+	}
+	text := string(must.Get(io.ReadAll(from))(w.T))
+	return resp.StatusCode, fmt.Sprint(text, resp.Header)
+}
+
+// try sends r for each team with ids of both, and as an admin.
+func (w *leakWorld) try(base, route string, r leakRequest) {
+	w.Helper()
+	for i, x := range w.teams {
+		other := w.teams[1-i]
+		for _, of := range w.teams {
+			if of != x && x.fill(r.path+r.body) == of.fill(r.path+r.body) {
+				continue // the same request
+			}
+			one := leakRequest{method: r.method, path: of.fill(r.path), body: of.fill(r.body)}
+			sent := one.path + " " + one.body
+			if unescaped, err := url.QueryUnescape(sent); err == nil {
+				sent += unescaped
+			}
+			status, text := w.send(x.token, base, one)
+			if leak := other.found(sent, text); len(leak) > 0 {
+				w.Errorf("%s: %s %s with the token of %s: status %d, contains %q\n%s", route, one.method, one.path, x.name, status, leak, excerpt(text, strings.Fields(leak[0])))
+			}
+			if r.refused != (status == http.StatusForbidden) || status >= 500 {
+				w.Errorf("%s: %s %s with the token of %s: status %d\n%.300s", route, one.method, sent, x.name, status, text)
+			}
+			for _, m := range x.found("", text) {
+				w.seen[m] = true
+			}
+			if r.method != http.MethodGet || of != x {
+				continue
+			}
+			_, whole := w.send("s3cret", base, one)
+			for _, m := range other.found(sent, whole) {
+				w.seen["admin "+m] = true
+			}
+			if mine, all := x.found(sent, text), x.found(sent, whole); len(mine) == 0 && len(all) > 0 && !r.refused && !r.noRows {
+				w.Errorf("%s: %s %s with the token of %s: status %d, contains nothing of the team, and %q for an admin", route, one.method, one.path, x.name, status, all)
+			}
+		}
+	}
+}
+
+// excerpt returns what is around a mark.
+func excerpt(text string, mark []string) string {
+	i := strings.Index(text, mark[len(mark)-1])
+	return text[max(0, i-150):min(len(text), i+150)]
+}
+
+// leakFilters select the calls of a team.
+const leakFilters = "service={service}"
+
+var leakPages = map[string][]leakRequest{
+	"GET /{$}":             get("/", "/?"+leakFilters, "/?range=6h&environment={environment}"),
+	"GET /explore":         get("/explore", "/explore?by=service", "/explore?by=attr.tenant&"+leakFilters),
+	"GET /explore/{query}": slices.Concat(get("/explore/queries", "/explore/causes?format=csv", "/explore/sql"), noRows(get("/explore/sql?sql=SELECT+service,+stage,+error_text+FROM+exchanges"))),
+	"GET /search": get("/search", "/search?q={conversation}", "/search?q={call}", "/search?q={user}", "/search?q={text}", "/search?q={conv}", "/search?q={run}", "/search?q={alert}",
+		"/search?q=response", "/search?q=say", "/search?q=reply"),
+	"GET /alerts":                     get("/alerts", "/alerts?"+leakFilters),
+	"POST /alerts/{id}/acknowledge":   post("/alerts/{alert}/acknowledge", ""),
+	"POST /alerts/{id}/unacknowledge": post("/alerts/{alert}/unacknowledge", ""),
+	"POST /alerts/{id}/silence":       post("/alerts/{alert}/silence", "for=1h&comment=c"),
+	"POST /silences":                  slices.Concat(post("/silences", "for=1h&comment=c&matchers="+url.QueryEscape(`service="{service}"`)), post("/silences", "for=1h&comment=c&matchers="+url.QueryEscape(`service=~"service.*"`)), post("/silences", "for=1h&comment=c&matchers=severity%3Dwarning")),
+	"POST /silences/{id}/expire":      post("/silences/{silence}/expire", ""),
+	"GET /alerts/backtest":            get("/alerts/backtest?rule=Anything", "/alerts/backtest?rule={rule}", "/alerts/backtest"),
+	"GET /versions":                   get("/versions", "/versions?"+leakFilters),
+	"GET /calls":                      get("/calls", "/calls?"+leakFilters),
+	"GET /traffic/{kind}":             traffics(),
+	"GET /timeline":                   get("/timeline", "/timeline?conversation={conversation}", "/timeline?"+leakFilters),
+	"GET /suggest/{filter}":           suggestions(),
+	"GET /providers":                  get("/providers", "/providers?"+leakFilters),
+	"GET /problems":                   get("/problems", "/problems?"+leakFilters),
+	"GET /problem/{id}":               get("/problem/{problem}"),
+	"POST /problem/{id}/assign":       post("/problem/{problem}/assign", "assignee=x"),
+	"POST /problem/{id}/resolve":      post("/problem/{problem}/resolve", ""),
+	"POST /problem/{id}/ignore":       post("/problem/{problem}/ignore", "for=1h"),
+	"POST /problem/{id}/reopen":       post("/problem/{problem}/reopen", ""),
+	"POST /problem/{id}/accept":       post("/problem/{problem}/accept", ""),
+	"GET /incident":                   get("/incident?why=orphan_tool_reply", "/incident?why=orphan_tool_reply&"+leakFilters),
+	"GET /incident/{id}":              get("/incident/{alert}"),
+	"GET /conversation/{id}":          get("/conversation/{conversation}"),
+	"GET /exchange/{id}":              get("/exchange/{call}"),
+	"GET /exchange/{id}/raw":          get("/exchange/{call}/raw?part=request", "/exchange/{call}/raw?part=answer", "/exchange/{call}/raw?part=0"),
+	"GET /views":                      get("/views", "/views?of=/problems"),
+	"POST /views":                     slices.Concat(post("/views", "view={view}&url=/problems"), post("/views", "view=two&url="+url.QueryEscape("/?service={service}"))),
+	"POST /views/rename":              post("/views/rename", "old={view}&view=stolen"),
+	"POST /views/delete":              post("/views/delete", "old={view}"),
+	"GET /live":                       get("/live"),
+	"GET /audit":                      refused(get("/audit", "/audit?format=csv")),
+	"GET /login":                      get("/login"),
+	"POST /login":                     post("/login", "token=x"),
+	"POST /logout":                    post("/logout", ""),
+	"GET /static/":                    get("/static/style.css"),
+	"GET /":                           get("/nothing", "/{service}"),
+}
+
+func traffics() (out []leakRequest) {
+	for _, kind := range []string{"calls", "conversations", "runs", "users"} {
+		for _, query := range []string{"", "?format=csv", "?format=jsonl", "?" + leakFilters, "?text=say", "?failed=yes"} {
+			out = append(out, get("/traffic/"+kind+query)...)
+		}
+	}
+	return out
+}
+
+func suggestions() (out []leakRequest) {
+	for _, name := range []string{"service", "stage", "environment", "version", "provider", "model", "status", "cause", "tool", "user", "attr", "conversation", "run"} {
+		out = append(out, get("/suggest/"+name, "/suggest/"+name+"?"+leakFilters)...)
+	}
+	return out
+}
+
+var leakAPI = map[string][]leakRequest{
+	"GET /healthz":             get("/healthz"),
+	"GET /readyz":              get("/readyz"),
+	"GET /metrics":             refused(get("/metrics")),
+	"GET " + RefusedPath:       refused(get(RefusedPath)),
+	"GET " + promapi.FleetPath: refused(get(promapi.FleetPath)),
+	"POST " + remote.Path:      refused(slices.Concat(post(remote.Path, `{"sql":"SELECT * FROM exchanges"}`), post(remote.Path, `{"sql":"SELECT body FROM messages"}`))),
+	"GET " + silences.Path:     get(silences.Path+"silences", silences.Path+"silence/{silence}", silences.Path+"alerts", silences.Path+"alerts/groups", silences.Path+"receivers", silences.Path+"status"),
+	silences.Path: slices.Concat(post(silences.Path+"silences", `{"matchers":[{"name":"service","value":"service.*","isRegex":true,"isEqual":true}],"startsAt":"2026-01-01T00:00:00Z","endsAt":"2099-01-01T00:00:00Z","createdBy":"x","comment":"c"}`),
+		[]leakRequest{{method: http.MethodDelete, path: silences.Path + "silence/{silence}"}}),
+	"GET " + problemsapi.Path:       get(problemsapi.Path, problemsapi.Path+"?service={service}"),
+	"GET " + problemsapi.Path + "/": get(problemsapi.Path + "/{problem}"),
+	problemsapi.Path:                post(problemsapi.Path, "{}"),
+	problemsapi.Path + "/":          post(problemsapi.Path+"/{problem}", `{"action":"assign","assignee":"x"}`),
+	promapi.Path: get(
+		promapi.Path+"query?query=llmtap_calls_total", promapi.Path+"query?query=sum(llmtap_calls_total)", promapi.Path+"query?query=sum+by+(service)+(rate(llmtap_calls_total[5m]))",
+		promapi.Path+"query?query=llmtap_failed_calls_total{service=%22{service}%22}", promapi.Path+"query_range?query=llmtap_calls_total&start={now}&end={now}&step=1",
+		promapi.Path+"series?match[]={__name__=~%22.%2B%22}", promapi.Path+"labels", promapi.Path+"label/service/values", promapi.Path+"label/stage/values", promapi.Path+"label/model/values",
+		promapi.Path+"metadata", promapi.Path+"rules", promapi.Path+"alerts", promapi.Path+"parse_query?query=a", promapi.Path+"format_query?query=a", promapi.Path+"status/buildinfo",
+		promapi.Path+"query_exemplars?query=a", promapi.Path+"label/service_version/values"),
+	mcpserver.Path:    nil, // below
+	tokens.Path:       refused(get(tokens.Path)),
+	tokens.Path + "/": refused([]leakRequest{{method: http.MethodDelete, path: tokens.Path + "/cobaltowl"}}),
+}
+
+// leakTools are the arguments with which the tools of MCP are called.
+var leakTools = map[string][]string{
+	"whats_wrong": {`{}`, `{"service":"{service}"}`},
+	"incident":    {`{}`, `{"service":"{service}","why":"orphan_tool_reply"}`, `{"why":"orphan_tool_reply"}`},
+	"problems":    {`{}`, `{"id":"{problem}"}`, `{"service":"{service}"}`},
+	"show":        {`{"id":"{call}"}`, `{"id":"{conversation}"}`, `{"id":"{conversation}","tool":"{tool}"}`},
+	"query":       nil, // each stored query
+	"sql":         {`{"sql":"SELECT * FROM exchanges_final"}`, `{"sql":"SELECT body FROM messages"}`},
+	"explain":     {`{"error":"x"}`},
+	"lint":        {`{"history":"[]"}`},
+	"repair":      {`{"history":"[]"}`},
+	"rules":       {`{}`},
+	"backtest":    {`{}`, `{"rules":"groups: [{name: a, rules: [{alert: A, expr: 'sum by (service, stage) (increase(llmtap_failed_calls_total[10m])) > 0'}]}]","since":"1h"}`},
+	"acknowledge": {`{"id":"{problem}"}`},
+	"assign":      {`{"id":"{problem}","to":"x"}`},
+	"resolve":     {`{"id":"{problem}"}`},
+	"silence":     {`{"id":"{problem}","for":"1h"}`},
+	"reopen":      {`{"id":"{problem}"}`},
+}
+
+// leakValues returns the parameters with which a stored query is run.
+func leakValues(t *testing.T, name string) map[string]string {
+	out := map[string]string{}
+	for _, p := range must.Get(queries.Get(name))(t).Parameters {
+		switch {
+		case p.Name == "conversation_id" || p.Name == "conversation":
+			if p.Required {
+				out[p.Name] = "{conversation}"
+			}
+		case p.Name == "tool" && p.Required:
+			out[p.Name] = "{tool}"
+		case p.Name == "text" && p.Required:
+			out[p.Name] = "say"
+		case p.Name == "rule" && p.Required:
+			out[p.Name] = "orphan_tool_reply"
+		case p.Required:
+			out[p.Name] = "x"
+		}
+	}
+	return out
+}
+
+// A team sees nothing of another one, whatever it asks for, and an admin sees both.
+func TestTeamsLeakNothing(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	w := newLeakWorld(t)
+	_, text := w.send(w.teams[0].token, w.pages, get("/views?of=/problems")[0])
+	if m := regexp.MustCompile(`name="form" value="([^"]+)"`).FindStringSubmatch(text); m != nil {
+		w.form = m[1]
+	}
+	for _, table := range []struct {
+		base     string
+		routes   map[string]access.Role
+		requests map[string][]leakRequest
+	}{{w.pages, w.c.ui.pages.Routes(), leakPages}, {w.api, w.c.routes(w.c.guard, w.c.guard.gate(w.c.machines)).Routes(), leakAPI}} {
+		for route := range table.routes {
+			if _, ok := table.requests[route]; !ok {
+				t.Errorf("the route %s is not tested", route)
+			}
+		}
+		for _, reads := range []bool{true, false} { // what changes something comes last
+			for _, route := range slices.Sorted(maps.Keys(table.requests)) {
+				if _, ok := table.routes[route]; !ok {
+					t.Errorf("there is no route %s", route)
+				}
+				for _, r := range table.requests[route] {
+					if (r.method == http.MethodGet) == reads {
+						w.try(table.base, route, r)
+					}
+				}
+			}
+			if reads {
+				w.tools()
+			}
+		}
+	}
+	for _, name := range queries.Names() {
+		values := url.Values{}
+		for k, v := range leakValues(t, name) {
+			values.Set(k, v)
+		}
+		path := "/explore/" + name + "?" + strings.NewReplacer("%7B", "{", "%7D", "}").Replace(values.Encode())
+		w.try(w.pages, "explore", get(path)[0])
+		w.try(w.pages, "explore", get(path + "&format=csv")[0])
+	}
+	for _, x := range w.teams {
+		for _, word := range leakWords {
+			for _, who := range []string{"", "admin "} {
+				if !w.seen[who+x.mark(word)] {
+					t.Errorf("%s%s is in no answer: the test proves nothing about it", who, x.mark(word))
+				}
+			}
+		}
+	}
+}
+
+// tools calls all tools of MCP.
+func (w *leakWorld) tools() {
+	call := func(method string, params any) leakRequest {
+		return post(mcpserver.Path+"?content=true&act=true", jsonText(w.T, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))[0]
+	}
+	_, text := w.send("s3cret", w.api, call("tools/list", map[string]any{}))
+	names := regexp.MustCompile(`"name":"(\w+)","outputSchema|"name":"(\w+)"[,}]`).FindAllStringSubmatch(text, -1)
+	if len(names) < len(leakTools) {
+		w.Fatalf("%d tools: %s", len(names), text)
+	}
+	var list struct {
+		Result struct{ Tools []struct{ Name string } }
+	}
+	body, _, _ := strings.Cut(text, "map[")
+	must.Do(w.T, json.Unmarshal([]byte(body), &list))
+	for _, tool := range list.Result.Tools {
+		all, ok := leakTools[tool.Name]
+		if !ok {
+			w.Errorf("the tool %s is not tested", tool.Name)
+		}
+		if tool.Name == "query" {
+			for _, name := range queries.Names() {
+				all = append(all, jsonText(w.T, map[string]any{"name": name, "parameters": leakValues(w.T, name)}))
+			}
+		}
+		for _, arguments := range all {
+			w.try(w.api, "tool "+tool.Name, call("tools/call", map[string]any{"name": tool.Name, "arguments": json.RawMessage(arguments)}))
+		}
+	}
+}
