@@ -61,8 +61,10 @@ var tokenCreateCommand = &command.Command{
 	Short: "Create a token for a machine",
 	Long: `Prints the token, which is not shown again: only its hash is stored. A viewer reads
 calls, alerts and problems, also with SQL; a responder also acknowledges, silences
-and resolves; an admin also creates and revokes tokens.`,
+and resolves; an admin also creates and revokes tokens. With --team, a token sees the
+services of these teams only, and runs stored queries, but no SQL.`,
 	Examples: `  llmtap token create grafana --role viewer --expires 90d
+  llmtap token create search-bot --role responder --team search
   llmtap token create pager-bot --role responder --expires 2027-01-31 \
     --url https://llmtap.example.com --format json | jq -r .token`,
 	Run: runTokenCreate,
@@ -71,13 +73,18 @@ and resolves; an admin also creates and revokes tokens.`,
 func runTokenCreate(ctx context.Context, c *command.Call) error {
 	servers := connect.CollectorFlags(c)
 	role := c.Parameters.String("role", "", "`role`: "+tokenRoles+"; required")
+	t := access.Token{}
+	c.Parameters.Func("team", "a `team` of the configuration whose services the token sees; may be repeated; default: all services", func(name string) error {
+		t.Teams = append(t.Teams, name)
+		return nil
+	})
 	expires := c.Parameters.String("expires", "90d", "`time` or duration until the token expires")
 	actor, format, style := tokenActor(c), c.Format(command.Text, command.JSON), c.Style()
 	if err := c.Parse(); err != nil {
 		return err
 	}
 	now := style.In(time.Now())
-	t := access.Token{Name: c.Args[0]}
+	t.Name = c.Args[0]
 	var err error
 	if t.Role, err = access.ParseRole(*role); err != nil {
 		return command.BadInputf("--%w", err)

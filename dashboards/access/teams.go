@@ -51,6 +51,23 @@ func (t Teams) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Known returns an error if one of names is no team.
+func (t Teams) Known(names []string) error {
+	var known []string
+	for _, team := range t {
+		known = append(known, team.Name)
+	}
+	for _, name := range names {
+		switch {
+		case len(t) == 0:
+			return errors.New("there are no teams in the configuration of the collector")
+		case !slices.Contains(known, name):
+			return fmt.Errorf("there is no team %.80q; the teams are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
 // matchers returns the matchers of t, without those that match everything.
 func (t *Team) matchers() ([]*labels.Matcher, error) {
 	if len(t.Match) == 0 {

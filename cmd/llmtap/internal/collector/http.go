@@ -53,7 +53,7 @@ func (c *Collector) routes(g guard, gate access.Gate) *access.Mux {
 	mux.Handle(promapi.Path, access.Viewer, access.Unaudited, c.tallies) // it only reads, also with POST
 	mux.Handle(mcpserver.Path, access.Viewer, access.Unaudited, c.agents)
 	mux.Handle("GET "+promapi.FleetPath, access.Viewer, access.Unaudited, access.Whole(promapi.NewFleet(c.engines, c.logger), "ask "+promapi.Path+" for the numbers of yours"))
-	machines := tokens.NewHandler(c.machines)
+	machines := tokens.NewHandler(c.machines, c.cfg.Teams)
 	mux.Handle(tokens.Path, access.Admin, access.Unaudited, machines)
 	mux.Handle(tokens.Path+"/", access.Admin, access.Unaudited, machines)
 	return mux

@@ -6,12 +6,14 @@ Package tokens makes, lists and revokes tokens of machines over HTTP and on the 
 package tokens
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
@@ -31,8 +33,8 @@ type Created struct {
 	Secret string `json:"token"`
 }
 
-// NewHandler returns the handler of Path and the paths below it. It does not control access.
-func NewHandler(m *access.Machines) http.Handler {
+// NewHandler returns the handler of Path and the paths below it. It does not control access. Tokens may be limited to teams.
+func NewHandler(m *access.Machines, teams access.Teams) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, serve func(w http.ResponseWriter, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -51,8 +53,8 @@ func NewHandler(m *access.Machines) http.Handler {
 			return nil, err
 		}
 		t.By = remote.Actor(r).ID
-		access.Note(r.Context(), access.ChangeToken, t.Name, "create, role "+t.Role.String()+", expires "+t.Expires.UTC().Format(time.RFC3339))
-		if err := t.Validate(time.Now()); err != nil {
+		access.Note(r.Context(), access.ChangeToken, t.Name, "create, role "+t.Role.String()+limits(t.Teams)+", expires "+t.Expires.UTC().Format(time.RFC3339))
+		if err := cmp.Or(t.Validate(time.Now()), teams.Known(t.Teams)); err != nil {
 			return nil, &remote.RequestError{Status: http.StatusBadRequest, Err: err}
 		}
 		secret, err := m.Create(r.Context(), &t)
@@ -79,6 +81,14 @@ func NewHandler(m *access.Machines) http.Handler {
 	return mux
 }
 
+// limits returns the teams of a token, in words.
+func limits(teams []string) string {
+	if len(teams) == 0 {
+		return ""
+	}
+	return " of " + strings.Join(teams, ", ")
+}
+
 // Create makes a token and writes it.
 func Create(ctx context.Context, c *remote.Client, t access.Token, actor string, w io.Writer, format string, style *terminal.Style) error {
 	var out Created
@@ -89,7 +99,7 @@ func Create(ctx context.Context, c *remote.Client, t access.Token, actor string,
 		return command.WriteJSON(w, out)
 	}
 	fmt.Fprintln(w, out.Secret)
-	fmt.Fprintln(w, style.Wrap("", fmt.Sprintf("The token %s has the role %s until %s. It is not shown again.", out.Name, out.Role, style.Time(out.Expires)), ""))
+	fmt.Fprintln(w, style.Wrap("", fmt.Sprintf("The token %s has the role %s%s until %s. It is not shown again.", out.Name, out.Role, limits(out.Teams), style.Time(out.Expires)), ""))
 	return nil
 }
 
@@ -115,7 +125,7 @@ func List(ctx context.Context, c *remote.Client, w io.Writer, format string, sty
 		if t.By != "" {
 			by = " by " + terminal.Line(t.By)
 		}
-		fmt.Fprintf(w, "%s  %s  %s\n", t.Name, t.Role, state)
+		fmt.Fprintf(w, "%s  %s%s  %s\n", t.Name, t.Role, limits(t.Teams), state)
 		fmt.Fprintln(w, style.Wrap("  ", "created "+style.Time(t.Created)+by, "  "))
 	}
 	return nil
