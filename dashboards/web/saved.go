@@ -135,7 +135,7 @@ func (s viewsPage) rename(r *http.Request, _ string, all []SavedView) ([]SavedVi
 func (s viewsPage) remove(r *http.Request, _ string, all []SavedView) ([]SavedView, error) {
 	name := r.PostFormValue("old")
 	if slices.ContainsFunc(all, func(v SavedView) bool { return v.Name == name && !v.within(access.ScopeOf(r.Context())) }) {
-		return all, nil
+		return nil, fmt.Errorf("there is no view %q", short(maxViewName, name))
 	}
 	return without(all, name), nil
 }

@@ -55,7 +55,9 @@ func TestTrends(t *testing.T) {
 	wantAll(t, page("/?service=shop", fakeUsual), "usual 40 to 80", "For latency and tokens, it is only known per stage")
 	wantAll(t, page("/?service=shop&stage=planner&version=1", fakeUsual), "so it is not shown with this filter")
 	wantAll(t, page("/?service=shop&stage=planner", nil), "this process does not know it")
-	wantAll(t, page("/?service=shop&stage=planner", func(context.Context, string, string, string, []time.Time, ...string) (map[string][]Band, error) { return nil, nil }), "not known yet")
+	wantAll(t, page("/?service=shop&stage=planner", func(context.Context, string, string, string, []time.Time, ...string) (map[string][]Band, error) {
+		return nil, nil
+	}), "not known yet")
 	wantAll(t, page("/?service=shop&stage=planner&range=7d", fakeUsual), "usual 40 to 80") // a bar of several hours
 }
 

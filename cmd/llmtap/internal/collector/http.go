@@ -39,7 +39,7 @@ func (c *Collector) routes(g guard, gate access.Gate) *access.Mux {
 	mux.HandleFunc("GET /readyz", access.Public, access.Unaudited, c.serveReady)
 	mux.Handle("GET /metrics", access.Viewer, access.Unaudited, access.Whole(promhttp.HandlerFor(c.metrics, promhttp.HandlerOpts{}), "ask "+promapi.Path+" for the numbers of yours"))
 	mux.Handle("GET "+RefusedPath, access.Viewer, access.Unaudited, access.Whole(http.HandlerFunc(c.serveRefused), "ask an admin which clients were refused"))
-	mux.Handle("POST "+remote.Path, access.Viewer, access.RunSQL, c.withPages(remote.NewHandler(c.queryable)))
+	mux.Handle("POST "+remote.Path, access.Viewer, access.RunSQL, c.withPages(remote.NewHandler(c.queryable, c.cfg.Prices)))
 	alertmanager := silences.NewHandler(c.silenceable, silences.Options{
 		Access: reachable(&c.cfg.UI, c.httpAddr()), GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel), Version: c.opts.Version, Started: time.Now(),
 	})

@@ -271,7 +271,7 @@ func (s *Servers) Open(ctx context.Context) (q rows.Querier, closeStore func(), 
 	case err != nil:
 		return nil, nil, err
 	case client != nil:
-		_, err := client.Query(ctx, "SELECT 1", nil) // such as a missing token
+		_, err := client.Query(ctx, remote.Probe, nil) // such as a missing token
 		return client, func() {}, err
 	}
 	sink, err := open(ctx, cfg)

@@ -134,12 +134,17 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, forma
 			return err
 		}
 	}
-	sql, params, err := q.Statement(cfg.Prices, style.In(time.Now()))
+	now := style.In(time.Now())
+	sql, params, err := q.Statement(cfg.Prices, now)
 	if err != nil {
 		return err
 	}
+	named := ctx
+	if q.Name != "" {
+		named = rows.WithStored(ctx, rows.Stored{Name: q.Name, Values: q.values, At: now})
+	}
 	return servers.WithStore(ctx, func(store rows.Querier) error {
-		res, err := store.Query(ctx, sql, params)
+		res, err := store.Query(named, sql, params)
 		if err != nil {
 			return err
 		}
@@ -155,11 +160,14 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers Servers, forma
 			return nil
 		}
 		if len(res.Rows) == 0 && q.Name != "" {
-			if err := q.knownNames(ctx, store); err != nil {
-				return err
+			err := q.knownNames(ctx, store)
+			if err == nil && format == command.Text {
+				if err = q.WriteNoRows(ctx, c.Stdout, store, params, style); err == nil {
+					return nil
+				}
 			}
-			if format == command.Text {
-				return q.WriteNoRows(ctx, c.Stdout, store, params, style)
+			if _, refused := errors.AsType[*rows.RefusedError](err); err != nil && !refused {
+				return err
 			}
 		}
 		return table.Write(c.Stdout, res, format, style)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -59,7 +60,7 @@ func NewClient(base, token string, files certs.Client, pinned string) (*Client, 
 func (c *Client) Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	body, err := json.Marshal(statement{sql, params})
+	body, err := json.Marshal(statement{sql, params, rows.StoredOf(ctx)})
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +72,15 @@ func (c *Client) Query(ctx context.Context, sql string, params map[string]string
 	if err := c.check(res); err != nil {
 		return nil, err
 	}
-	rows, err := clickhouse.ReadNative(res.Body)
+	found, err := clickhouse.ReadNative(res.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read the response of %s: %w", c.url, err)
 	}
-	rows.Truncated = res.Header.Get(headerTruncated) != ""
+	found.Truncated = res.Header.Get(headerTruncated) != ""
 	if pages := res.Header.Get(PagesHeader); strings.HasPrefix(pages, "http://") || strings.HasPrefix(pages, "https://") {
 		c.pages.Store(&pages)
 	}
-	return rows, nil
+	return found, nil
 }
 
 // PagesHeader is the header of responses to queries with the base URL of the web pages, if the collector has any that the client
@@ -205,5 +206,9 @@ func (c *Client) check(res *http.Response) error {
 	case text == "" || code == http.StatusNotFound || code == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%s answers HTTP %d: it is not a collector, or an older one; check --url (LLMTAP_URL)", c.url, code)
 	}
-	return fmt.Errorf("%s answers HTTP %d: %s", c.url, res.StatusCode, text)
+	err := fmt.Errorf("%s answers HTTP %d: %s", c.url, res.StatusCode, text)
+	if res.StatusCode == http.StatusForbidden {
+		return &rows.RefusedError{Text: err.Error()}
+	}
+	return err
 }

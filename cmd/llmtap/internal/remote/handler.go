@@ -18,6 +18,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -42,17 +45,42 @@ const (
 type statement struct {
 	SQL    string            `json:"sql"`
 	Params map[string]string `json:"params,omitempty"` // in ClickHouse's text format, by the names in {name:Type}
+	Stored *rows.Stored      `json:"stored,omitempty"` // the stored query whose statement it is
+}
+
+// Probe is the statement that anybody may run.
+const Probe = "SELECT 1"
+
+// allow returns st for somebody who sees scope: those who may not run statements of their own run the stored query, as this process
+// knows it.
+func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
+	err := scope.OwnSQL()
+	if err == nil || st.SQL == Probe && len(st.Params) == 0 {
+		return st, nil
+	}
+	if st.Stored == nil {
+		return st, err
+	}
+	q, err := query.Named(st.Stored.Name, st.Stored.Values)
+	if err == nil {
+		err = scope.Refuses(q.Texts, st.Stored.Values)
+	}
+	if err == nil {
+		st.SQL, st.Params, err = q.Statement(h.prices, st.Stored.At)
+	}
+	return st, err
 }
 
 // A Handler serves Path. It does not control access.
 type Handler struct {
 	clickHouse func() (*clickhouse.Sink, error)
+	prices     price.Table   // for stored queries
 	slots      chan struct{} // contains one value per running query
 }
 
 // NewHandler returns a handler that queries the result of clickHouse, which fails while there is none.
-func NewHandler(clickHouse func() (*clickhouse.Sink, error)) *Handler {
-	return &Handler{clickHouse: clickHouse, slots: make(chan struct{}, maxQueries)}
+func NewHandler(clickHouse func() (*clickhouse.Sink, error), prices price.Table) *Handler {
+	return &Handler{clickHouse: clickHouse, prices: prices, slots: make(chan struct{}, maxQueries)}
 }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -68,12 +96,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("the body is not a JSON object with sql and params: %v", err), http.StatusBadRequest)
 		return
 	}
+	st, err = h.allow(st, access.ScopeOf(r.Context()))
 	detail := st.SQL
 	if len(st.Params) > 0 {
 		detail += fmt.Sprintf("\n-- %v", st.Params) // maps are printed in order of their keys
 	}
 	access.Note(r.Context(), access.RunSQL, "", detail)
-	if err := access.ScopeOf(r.Context()).OwnSQL(); err != nil {
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}

@@ -82,7 +82,7 @@ func TestProbe(t *testing.T) {
 }
 
 func TestHandlerErrors(t *testing.T) {
-	h := NewHandler(func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is starting") })
+	h := NewHandler(func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is starting") }, nil)
 	f := func(body string, code int, want string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -107,7 +107,7 @@ func TestQuery(t *testing.T) {
 	cfg.DSN = srv.DSN()
 	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	t.Cleanup(func() { _ = sink.Close() })
-	c := serve(t, http.StripPrefix("/base", NewHandler(func() (*clickhouse.Sink, error) { return sink, nil })))
+	c := serve(t, http.StripPrefix("/base", NewHandler(func() (*clickhouse.Sink, error) { return sink, nil }, nil)))
 
 	var wg sync.WaitGroup
 	for range 3 * maxQueries {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/stored"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -15,6 +16,31 @@ import (
 type Querier interface {
 	Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error)
 }
+
+// A Stored is a stored query with the values of its parameters.
+type Stored struct {
+	Name   string         `json:"name"`
+	Values queries.Values `json:"values"`
+	At     time.Time      `json:"at"` // to which its times are relative
+}
+
+type storedKey struct{}
+
+// WithStored returns a context for the statement of q. A collector runs q for those who may not run statements of their own.
+func WithStored(ctx context.Context, q Stored) context.Context {
+	return context.WithValue(ctx, storedKey{}, &q)
+}
+
+// StoredOf returns the stored query of a statement, or nil.
+func StoredOf(ctx context.Context) *Stored {
+	q, _ := ctx.Value(storedKey{}).(*Stored)
+	return q
+}
+
+// A RefusedError means that somebody may not run a statement.
+type RefusedError struct{ Text string }
+
+func (e *RefusedError) Error() string { return e.Text }
 
 // A Row is a row of a result.
 type Row = stored.Row
