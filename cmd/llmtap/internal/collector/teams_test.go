@@ -199,7 +199,7 @@ type leakRequest struct {
 	method, path, body string
 	refused            bool // for a team, with status 403
 	noRows             bool // for a team, which is told why
-	harmless           bool // it changes nothing of others, although it succeeds
+	reads              bool // also with POST
 }
 
 func get(paths ...string) (out []leakRequest) {
@@ -270,44 +270,49 @@ func (w *leakWorld) send(token, base string, r leakRequest) (int, string) {
 	return resp.StatusCode, fmt.Sprint(text, resp.Header)
 }
 
-// try sends r for each team with ids of both, and as an admin.
+// try sends r for each team with the ids of the other one, then with its own, and as an admin.
 func (w *leakWorld) try(base, route string, r leakRequest) {
 	w.Helper()
 	for i, x := range w.teams {
-		other := w.teams[1-i]
-		for _, of := range w.teams {
-			if of != x && x.fill(r.path+r.body) == of.fill(r.path+r.body) {
-				continue // the same request
-			}
-			one := leakRequest{method: r.method, path: of.fill(r.path), body: of.fill(r.body)}
-			sent := one.path + " " + one.body
-			if unescaped, err := url.QueryUnescape(sent); err == nil {
-				sent += unescaped
-			}
-			status, text := w.send(x.token, base, one)
-			if leak := other.found(sent, text); len(leak) > 0 {
-				w.Errorf("%s: %s %s with the token of %s: status %d, contains %q\n%s", route, one.method, one.path, x.name, status, leak, excerpt(text, strings.Fields(leak[0])))
-			}
-			if of != x && r.method != http.MethodGet && status < 400 && !r.harmless && route != mcpserver.Path && placeholder.MatchString(r.path+r.body) && !strings.HasPrefix(route, "tool ") && route != "stored query" {
-				w.Errorf("%s: %s %s with the token of %s: status %d, changes what another team has\n%.300s", route, one.method, sent, x.name, status, text)
-			}
-			if r.refused != (status == http.StatusForbidden) || status >= 500 {
-				w.Errorf("%s: %s %s with the token of %s: status %d\n%.300s", route, one.method, sent, x.name, status, text)
-			}
-			for _, m := range x.found("", text) {
-				w.seen[m] = true
-			}
-			if r.method != http.MethodGet || of != x {
-				continue
-			}
-			_, whole := w.send("s3cret", base, one)
-			for _, m := range other.found(sent, whole) {
-				w.seen["admin "+m] = true
-			}
-			if mine, all := x.found(sent, text), x.found(sent, whole); len(mine) == 0 && len(all) > 0 && !r.refused && !r.noRows {
-				w.Errorf("%s: %s %s with the token of %s: status %d, contains nothing of the team, and %q for an admin", route, one.method, one.path, x.name, status, all)
-			}
+		if other := w.teams[1-i]; x.fill(r.path+r.body) != other.fill(r.path+r.body) {
+			w.tryAs(x, other, other, base, route, r)
 		}
+	}
+	for i, x := range w.teams {
+		w.tryAs(x, w.teams[1-i], x, base, route, r)
+	}
+}
+
+// tryAs sends r as x with ids of a team, and checks that the answer has nothing of other.
+func (w *leakWorld) tryAs(x, other, of *leakTeam, base, route string, r leakRequest) {
+	w.Helper()
+	one := leakRequest{method: r.method, path: of.fill(r.path), body: of.fill(r.body)}
+	sent := one.path + " " + one.body
+	if unescaped, err := url.QueryUnescape(sent); err == nil {
+		sent += unescaped
+	}
+	status, text := w.send(x.token, base, one)
+	if leak := other.found(sent, text); len(leak) > 0 {
+		w.Errorf("%s: %s %s with the token of %s: status %d, contains %q\n%s", route, one.method, one.path, x.name, status, leak, excerpt(text, strings.Fields(leak[0])))
+	}
+	if r.refused != (status == http.StatusForbidden) || status >= 500 {
+		w.Errorf("%s: %s %s with the token of %s: status %d\n%.300s", route, one.method, sent, x.name, status, text)
+	}
+	if changes := r.method != http.MethodGet && !r.reads; of != x && changes && status < 400 {
+		w.Errorf("%s: %s %s with the token of %s: status %d, changes what another team has\n%.300s", route, one.method, sent, x.name, status, text)
+	}
+	for _, m := range x.found("", text) {
+		w.seen[m] = true
+	}
+	if r.method != http.MethodGet || of != x {
+		return
+	}
+	_, whole := w.send("s3cret", base, one)
+	for _, m := range other.found(sent, whole) {
+		w.seen["admin "+m] = true
+	}
+	if mine, all := x.found(sent, text), x.found(sent, whole); len(mine) == 0 && len(all) > 0 && !r.refused && !r.noRows {
+		w.Errorf("%s: %s %s with the token of %s: status %d, contains nothing of the team, and %q for an admin", route, one.method, one.path, x.name, status, all)
 	}
 }
 
@@ -491,7 +496,7 @@ func TestTeamsLeakNothing(t *testing.T) {
 		w.try(w.pages, "explore", get(path)[0])
 		w.try(w.pages, "explore", get(path + "&format=csv")[0])
 		stored := map[string]any{"name": name, "values": values, "at": time.Now()}
-		w.try(w.api, "stored query", post(remote.Path, jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "stored": stored}))[0])
+		w.try(w.api, "stored query", leakRequest{method: http.MethodPost, path: remote.Path, body: jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "stored": stored}), reads: true})
 	}
 	for _, x := range w.teams {
 		for _, word := range leakWords {
@@ -507,7 +512,8 @@ func TestTeamsLeakNothing(t *testing.T) {
 // tools calls all tools of MCP.
 func (w *leakWorld) tools() {
 	call := func(method string, params any) leakRequest {
-		return post(mcpserver.Path+"?content=true&act=true", jsonText(w.T, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))[0]
+		body := jsonText(w.T, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+		return leakRequest{method: http.MethodPost, path: mcpserver.Path + "?content=true&act=true", body: body, reads: true} // errors have status 200
 	}
 	_, text := w.send("s3cret", w.api, call("tools/list", map[string]any{}))
 	names := regexp.MustCompile(`"name":"(\w+)","outputSchema|"name":"(\w+)"[,}]`).FindAllStringSubmatch(text, -1)
