@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -351,6 +352,52 @@ var logInAttacks = []attack{
 			})
 		},
 	},
+	{
+		name: "a token of a team: SQL, numbers of all services, a call, a silence and a problem of another team, a silence of all services, a token without a team", listeners: []string{"http", "ui"}, short: true,
+		want: "400, 403, 404", run: teamAttack,
+	},
+}
+
+// teamAttack asks with the token of a team, which has no calls, for what others have.
+func teamAttack(w *attackWorld, l string) string {
+	if err := w.secured.callIsStored(w.T); err != nil {
+		return err.Error()
+	}
+	res, err := w.secured.rows.query(w.Context(), "SELECT max(exchange_id) FROM exchanges WHERE service = 'after'")
+	if err != nil {
+		return err.Error()
+	}
+	call := fmt.Sprint(res.Rows[0][0])
+	admin := http.Header{"Content-Type": {"application/json"}, "Authorization": w.secured.token["http"]["Authorization"]}
+	var token struct{ Token string }
+	made := w.secured.doAs(w.T, "http", http.MethodPost, "/api/v1/tokens", fmt.Sprintf(`{"name": "nobody-%s", "role": "responder", "teams": ["nobody"], "expires": %q}`, l, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)), admin)
+	must.Do(w, json.Unmarshal([]byte(made.body), &token))
+	silence := func(matcher string) string {
+		return `{"matchers":[` + matcher + `],"startsAt":"2026-01-01T00:00:00Z","endsAt":"2099-01-01T00:00:00Z","createdBy":"x","comment":"c"}`
+	}
+	var added struct{ SilenceID string }
+	must.Do(w, json.Unmarshal([]byte(w.secured.doAs(w.T, "http", http.MethodPost, "/api/v2/silences", silence(`{"name":"service","value":"after","isEqual":true}`), admin).body), &added))
+	all := [][3]string{
+		{http.MethodPost, "/api/query", `{"sql":"SELECT * FROM exchanges"}`}, {http.MethodPost, "/api/query", `{"sql":"SELECT * FROM exchanges","stored":{"name":"none"}}`},
+		{http.MethodGet, "/api/v2/silence/" + added.SilenceID}, {http.MethodDelete, "/api/v2/silence/" + added.SilenceID},
+		{http.MethodPost, "/api/v2/silences", silence(`{"name":"service","value":".*","isRegex":true,"isEqual":true}`)}, {http.MethodPost, "/api/v2/silences", silence(`{"name":"severity","value":"none","isEqual":false}`)},
+		{http.MethodGet, "/api/v1/problems/0123456789abcdef"}, {http.MethodPost, "/api/v1/tokens", `{"name":"more","role":"viewer","expires":"2099-01-01T00:00:00Z"}`},
+	}
+	if l == "ui" {
+		all = append(all, [3]string{http.MethodGet, "/exchange/" + call}, [3]string{http.MethodGet, "/exchange/" + call + "/raw?part=request"}, [3]string{http.MethodGet, "/problem/x"}, [3]string{http.MethodGet, "/audit"})
+	} else {
+		all = append(all, [3]string{http.MethodGet, "/metrics"}, [3]string{http.MethodGet, "/metrics/fleet"})
+	}
+	var got []string
+	for _, r := range all {
+		answer := w.secured.doAs(w.T, l, r[0], r[1], r[2], http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + token.Token}, "Llmtap-Actor": {"x"}})
+		if answer.code < http.StatusBadRequest || strings.Contains(answer.body, "hello") {
+			return fmt.Sprint(r, " has worked: ", answer.body)
+		}
+		got = append(got, answer.status())
+	}
+	slices.Sort(got)
+	return distinct(got)
 }
 
 // bruteForce logs in with wrong tokens, and once with the right one.

@@ -61,7 +61,7 @@ func newAttackWorld(t *testing.T) *attackWorld {
 	upstreams := fmt.Sprintf("capture: full, upstreams: {up: %q, based: %q}", w.upstream.URL, w.upstream.URL+"/base")
 	text := shared + "proxy: {" + upstreams + "}\n"
 	w.plain = startTarget(t, text, certs.Client{}, "")
-	text = shared + fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca_file: %s}\n", cert, key, ca.File) +
+	text = shared + "teams: [{name: nobody, match: ['service=\"nobody\"']}]\n" + fmt.Sprintf("tls: {cert_file: %s, key_file: %s, client_ca_file: %s}\n", cert, key, ca.File) +
 		fmt.Sprintf("nats: {cert_file: %s, key_file: %s}\n", client, clientKey) +
 		fmt.Sprintf("http: {token: %q, cert_file: %s, key_file: %s}\n", secret.Hash(httpToken)+" "+secret.Hash("the next one"), client, clientKey) +
 		fmt.Sprintf("ui: {token: %s, oidc: {issuer: 'http://127.0.0.1:1', client_id: llmtap, roles: {admin: [platform]}}}\nreceive: {token: %s}\nproxy: {token: %s, %s}\n", uiToken, receiveToken, proxyToken, upstreams) +

@@ -124,7 +124,7 @@ const leakRules = `groups:
         labels: {severity: warning}
 `
 
-func newLeakWorld(t *testing.T) *leakWorld {
+func newLeakWorld(t *testing.T, change func(*config.Config)) *leakWorld {
 	w := &leakWorld{T: t, seen: map[string]bool{}, teams: [2]*leakTeam{{name: "amberfox"}, {name: "cobaltowl"}}}
 	file := filepath.Join(t.TempDir(), "leak.yaml")
 	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, leakRules, w.teams[0].name, w.teams[1].name), 0o600))
@@ -135,6 +135,7 @@ func newLeakWorld(t *testing.T) *leakWorld {
 			{Name: "amber", Match: []string{`service="serviceamberfox"`}},
 			{Name: "cobalt", Match: []string{`service=~"servicecobalt.*"`, `environment!="dev"`}},
 		}
+		change(cfg)
 		must.Do(t, cfg.Validate())
 	})
 	w.api, w.pages = "http://"+w.c.httpAddr(), strings.TrimSuffix(w.c.UIURL(), "/")
@@ -456,7 +457,7 @@ func leakValues(t *testing.T, name string) map[string]string {
 func TestTeamsLeakNothing(t *testing.T) {
 	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
-	w := newLeakWorld(t)
+	w := newLeakWorld(t, func(*config.Config) {})
 	_, text := w.send(w.teams[0].token, w.pages, get("/views?of=/problems")[0])
 	if m := regexp.MustCompile(`name="form" value="([^"]+)"`).FindStringSubmatch(text); m != nil {
 		w.form = m[1]
@@ -509,11 +510,68 @@ func TestTeamsLeakNothing(t *testing.T) {
 	}
 }
 
+// Texts are for members of the role texts and admins: others see structure and causes, wherever they look.
+func TestTextsNeedTheirRole(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	slowtest.Skip(t)
+	w := newLeakWorld(t, func(cfg *config.Config) {
+		cfg.UI.OIDC.Issuer, cfg.UI.OIDC.ClientID, cfg.UI.OIDC.Roles = "http://127.0.0.1:1", "llmtap", access.Groups{Viewer: []string{"staff"}, Texts: []string{"support"}}
+	})
+	x := w.teams[0]
+	reader := create(t, w.api, "reader", "viewer") // of all services
+	seen, admin := "", 0
+	check := func(base string, r leakRequest) {
+		t.Helper()
+		r.path, r.body = x.fill(r.path), x.fill(r.body)
+		sent, _ := url.QueryUnescape(r.path + r.body)
+		status, text := w.send(reader, base, r)
+		if strings.Contains(text, x.mark("text")) && !strings.Contains(sent, x.mark("text")) || status >= 500 {
+			t.Errorf("%s %s %s: status %d, contains a text: %s", r.method, r.path, r.body, status, excerpt(text, []string{x.mark("text")}))
+		}
+		seen += text
+		if _, text = w.send("s3cret", base, r); strings.Contains(text, x.mark("text")) && !strings.Contains(sent, x.mark("text")) {
+			admin++
+		}
+	}
+	for _, list := range leakPages {
+		for _, r := range list {
+			if r.method == http.MethodGet && r.path != "/live" {
+				check(w.pages, r)
+			}
+		}
+	}
+	check(w.pages, get("/exchange/{call}/raw?part=1")[0])
+	for _, name := range queries.Names() {
+		values := leakValues(t, name)
+		check(w.api, post(remote.Path, jsonText(t, map[string]any{"sql": "SELECT 2", "stored": map[string]any{"name": name, "values": url.Values{}, "at": time.Now()}}))[0])
+		check(w.api, mcpCall(t, "", "tools/call", map[string]any{"name": "query", "arguments": map[string]any{"name": name, "parameters": values}}))
+	}
+	for _, name := range []string{"show", "sql", "incident", "whats_wrong"} {
+		for _, arguments := range leakTools[name] {
+			check(w.api, mcpCall(t, "", "tools/call", map[string]any{"name": name, "arguments": json.RawMessage(arguments)}))
+		}
+	}
+	check(w.api, post(remote.Path, `{"sql":"SELECT body FROM messages"}`)[0])
+	status, text := w.send(reader, w.api, mcpCall(t, "content=true", "tools/list", map[string]any{}))
+	must.Equal(t, status, http.StatusForbidden, "MCP with texts: %s", text)
+	for _, want := range []string{x.mark("error"), x.mark("tool"), "Texts need the role texts", "texts need the role texts", "own SQL can read texts"} {
+		must.Contain(t, seen, want)
+	}
+	if admin < 10 {
+		t.Errorf("an admin sees texts in %d answers", admin)
+	}
+}
+
+// mcpCall returns a call of a method of MCP.
+func mcpCall(t *testing.T, query, method string, params any) leakRequest {
+	body := jsonText(t, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+	return leakRequest{method: http.MethodPost, path: mcpserver.Path + "?" + query, body: body, reads: true} // errors have status 200
+}
+
 // tools calls all tools of MCP.
 func (w *leakWorld) tools() {
 	call := func(method string, params any) leakRequest {
-		body := jsonText(w.T, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-		return leakRequest{method: http.MethodPost, path: mcpserver.Path + "?content=true&act=true", body: body, reads: true} // errors have status 200
+		return mcpCall(w.T, "content=true&act=true", method, params)
 	}
 	_, text := w.send("s3cret", w.api, call("tools/list", map[string]any{}))
 	names := regexp.MustCompile(`"name":"(\w+)","outputSchema|"name":"(\w+)"[,}]`).FindAllStringSubmatch(text, -1)

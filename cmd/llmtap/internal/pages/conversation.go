@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/quantity"
+	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -91,7 +92,11 @@ func (c Conversations) Exchange(ctx context.Context, id string) (*web.Exchange, 
 	if err != nil {
 		return nil, sourceError(err)
 	}
-	return describeExchange(e, times), nil
+	out := describeExchange(e, times)
+	if s.Withhold != nil && e.Capture != event.CaptureShape {
+		out.Shapes = show.Withheld + " " + sentence(access.ErrTexts.Error())
+	}
+	return out, nil
 }
 
 // Raw implements web.Conversations.
