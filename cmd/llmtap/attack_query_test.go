@@ -384,7 +384,7 @@ func teamAttack(w *attackWorld, l string) string {
 		{http.MethodGet, "/api/v1/problems/0123456789abcdef"}, {http.MethodPost, "/api/v1/tokens", `{"name":"more","role":"viewer","expires":"2099-01-01T00:00:00Z"}`},
 	}
 	if l == "ui" {
-		all = append(all, [3]string{http.MethodGet, "/exchange/" + call}, [3]string{http.MethodGet, "/exchange/" + call + "/raw?part=request"}, [3]string{http.MethodGet, "/problem/x"}, [3]string{http.MethodGet, "/audit"})
+		all = append(all, [3]string{http.MethodGet, "/exchange/" + call + "/raw?part=request"}, [3]string{http.MethodGet, "/audit"})
 	} else {
 		all = append(all, [3]string{http.MethodGet, "/metrics"}, [3]string{http.MethodGet, "/metrics/fleet"})
 	}
