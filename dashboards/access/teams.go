@@ -284,7 +284,7 @@ func (s *Scope) OwnSQL() error {
 func (p Person) Asking() string {
 	who := cmp.Or(p.Name, "this session")
 	if p.Machine {
-		return who + " is limited to the teams " + strings.Join(p.Teams, ", ") + ", which are not in the configuration: ask an admin for another token"
+		return who + " is limited to teams that are not in the configuration (" + strings.Join(p.Teams, ", ") + "): ask an admin for another token"
 	}
 	return who + " is in no team, and people see the calls of their teams only: ask an admin of llmtap to add one of your groups to a team in its configuration, or to add you to a group of a team; after that, log in again"
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ type page struct {
 	Problem   string
 	Notice    string // what the person has just done
 	Person    access.Person
+	Scope     *access.Scope
 	Who       string            // the name that the person has typed, if it is known
 	Elsewhere string            // where alerts are silenced if silences made here have no effect
 	typed     map[string]string // values of fields of a form that was refused
@@ -60,6 +62,14 @@ type page struct {
 
 // Acts reports whether the person may acknowledge, silence and decide.
 func (p *page) Acts() bool { return p.Person.Role >= access.Responder }
+
+// Role returns the role of the person, and of which teams they are if they see the services of these only.
+func (p *page) Role() string {
+	if p.Scope.All() {
+		return p.Person.Role.String()
+	}
+	return p.Person.Role.String() + " of " + strings.Join(p.Scope.Teams, ", ")
+}
 
 // Admin reports whether the person may read the audit.
 func (p *page) Admin() bool { return p.Person.Role >= access.Admin }
@@ -275,7 +285,7 @@ func (s *site) page(r *http.Request, title, active string) *page {
 func (s *site) pageSince(r *http.Request, title, active, since string) *page {
 	v, err := newViewSince(r, s.now(), since)
 	v.hashUser = s.hashUser
-	p := &page{View: v, Person: access.From(r.Context()), Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
+	p := &page{View: v, Person: access.From(r.Context()), Scope: access.ScopeOf(r.Context()), Title: title, Active: active, Notice: notice(v), typed: map[string]string{}}
 	if s.elsewhere != nil {
 		if text, only := s.elsewhere(); only {
 			p.Elsewhere = text

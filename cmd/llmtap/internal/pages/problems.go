@@ -46,7 +46,7 @@ func (p Problems) All(ctx context.Context) ([]web.Problem, error) {
 	out := []web.Problem{}
 	for _, one := range x.All() {
 		if scope.Sees(one.Labels()) {
-			out = append(out, describeProblem(&one, groups[one.Key], time.Now(), scope))
+			out = append(out, describeProblem(&one, within(groups[one.Key], scope), time.Now(), scope))
 		}
 	}
 	return out, nil
@@ -66,7 +66,7 @@ func (p Problems) Problem(ctx context.Context, id string) (*web.Problem, error) 
 	var group *alerts.Group
 	list, _, _ := p.Groups.Groups()
 	if i := slices.IndexFunc(list, func(g alerts.Group) bool { return g.Key == v.Key }); i >= 0 {
-		group = &list[i]
+		group = within(&list[i], scope)
 	}
 	out := describeProblem(&v, group, time.Now(), scope)
 	if c, err := p.controls(); err == nil { // otherwise they are not known
@@ -77,6 +77,20 @@ func (p Problems) Problem(ctx context.Context, id string) (*web.Problem, error) 
 		}
 	}
 	return &out, nil
+}
+
+// within returns the alerts of g that scope has, or nil if there are none. A group has those of several services and environments only if
+// alerts.group_by lacks these labels.
+func within(g *alerts.Group, scope *access.Scope) *alerts.Group {
+	if g == nil || scope.All() {
+		return g
+	}
+	out := *g
+	out.Alerts = slices.DeleteFunc(slices.Clone(g.Alerts), func(a alerts.Alert) bool { return !scope.Sees(a.Labels) })
+	if len(out.Alerts) == 0 {
+		return nil
+	}
+	return &out
 }
 
 // seen returns a problem that the person of ctx sees.

@@ -146,11 +146,11 @@ func Refusal(scope *access.Scope, matchers silence.Matchers) error {
 	if Within(scope, matchers) {
 		return nil
 	}
-	labels := "service"
+	add := "service=NAME"
 	if scope.Constrains("environment") {
-		labels = "service and environment"
+		add += " environment=NAME"
 	}
-	return &alerts.InvalidError{Err: fmt.Errorf("the silence could cover more than you see, %s: add %s with =", scope, labels)}
+	return &alerts.InvalidError{Err: fmt.Errorf("it could cover more than %s, which you see: add %s", scope, add)}
 }
 
 // own returns a silence that the person of r sees.
