@@ -378,10 +378,14 @@ func teamAttack(w *attackWorld, l string) string {
 	var added struct{ SilenceID string }
 	must.Do(w, json.Unmarshal([]byte(w.secured.doAs(w.T, "http", http.MethodPost, "/api/v2/silences", silence(`{"name":"service","value":"after","isEqual":true}`), admin).body), &added))
 	all := [][3]string{
-		{http.MethodPost, "/api/query", `{"sql":"SELECT * FROM exchanges"}`}, {http.MethodPost, "/api/query", `{"sql":"SELECT * FROM exchanges","stored":{"name":"none"}}`},
-		{http.MethodGet, "/api/v2/silence/" + added.SilenceID}, {http.MethodDelete, "/api/v2/silence/" + added.SilenceID},
-		{http.MethodPost, "/api/v2/silences", silence(`{"name":"service","value":".*","isRegex":true,"isEqual":true}`)}, {http.MethodPost, "/api/v2/silences", silence(`{"name":"severity","value":"none","isEqual":false}`)},
-		{http.MethodGet, "/api/v1/problems/0123456789abcdef"}, {http.MethodPost, "/api/v1/tokens", `{"name":"more","role":"viewer","expires":"2099-01-01T00:00:00Z"}`},
+		{http.MethodPost, "/api/query", `{"sql":"SELECT * FROM exchanges"}`},
+		{http.MethodPost, "/api/query", `{"sql":"SELECT * FROM exchanges","stored":{"name":"none"}}`},
+		{http.MethodGet, "/api/v2/silence/" + added.SilenceID},
+		{http.MethodDelete, "/api/v2/silence/" + added.SilenceID},
+		{http.MethodPost, "/api/v2/silences", silence(`{"name":"service","value":".*","isRegex":true,"isEqual":true}`)},
+		{http.MethodPost, "/api/v2/silences", silence(`{"name":"severity","value":"none","isEqual":false}`)},
+		{http.MethodGet, "/api/v1/problems/0123456789abcdef"},
+		{http.MethodPost, "/api/v1/tokens", `{"name":"more","role":"viewer","expires":"2099-01-01T00:00:00Z"}`},
 	}
 	if l == "ui" {
 		all = append(all, [3]string{http.MethodGet, "/exchange/" + call + "/raw?part=request"}, [3]string{http.MethodGet, "/audit"})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -82,7 +83,7 @@ func (t *Team) matchers() ([]*labels.Matcher, error) {
 		}
 		for _, m := range parsed {
 			switch {
-			case m.Name == labels.MetricName:
+			case m.Name == model.MetricNameLabel:
 			case !slices.Contains(TeamLabels, m.Name):
 				return nil, fmt.Errorf("%q: teams have no label %s; use %s", text, m.Name, strings.Join(TeamLabels, " or "))
 			case m.Type == labels.MatchRegexp && m.Value == ".*":

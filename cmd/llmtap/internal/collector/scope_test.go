@@ -34,9 +34,28 @@ func TestScopeInClickHouse(t *testing.T) {
 		columns = append(columns, sqltext.QuoteString(v))
 	}
 	for _, match := range [][]string{
-		{`service="a"`}, {`service!="a"`}, {`service=~"a"`}, {`service=~"a.*"`}, {`service!~"a.*"`}, {`service=~"a|b"`}, {`service=~".+"`}, {`service=~"(?i)a"`}, {`service=~"a\\.b"`},
-		{`service=~"^a$"`}, {`service=~"a\n?"`}, {`service=~"(?-s:a.b)"`}, {`service=~"[^b]"`}, {`service=~""`}, {`service="a\\b"`}, {`service="a'b"`}, {`service=~"ä|A"`}, {`service=~"x(y){10,300}"`},
-		{`service=~"(?:a)|(?:dev)"`, `service!="dev"`}, {`service=~"a?"`}, {`service=~"\\Qa.b\\E"`}, {`service=~"\\w\\W\\w"`},
+		{`service="a"`},
+		{`service!="a"`},
+		{`service=~"a"`},
+		{`service=~"a.*"`},
+		{`service!~"a.*"`},
+		{`service=~"a|b"`},
+		{`service=~".+"`},
+		{`service=~"(?i)a"`},
+		{`service=~"a\\.b"`},
+		{`service=~"^a$"`},
+		{`service=~"a\n?"`},
+		{`service=~"(?-s:a.b)"`},
+		{`service=~"[^b]"`},
+		{`service=~""`},
+		{`service="a\\b"`},
+		{`service="a'b"`},
+		{`service=~"ä|A"`},
+		{`service=~"x(y){10,300}"`},
+		{`service=~"(?:a)|(?:dev)"`, `service!="dev"`},
+		{`service=~"a?"`},
+		{`service=~"\\Qa.b\\E"`},
+		{`service=~"\\w\\W\\w"`},
 	} {
 		policy := access.Policy{Teams: access.Teams{{Name: "t", Match: match}}}
 		must.Do(t, policy.Teams.Validate(), match)

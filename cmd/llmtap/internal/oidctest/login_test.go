@@ -59,6 +59,7 @@ func (m *memory) Delete(_ context.Context, key string) error {
 type world struct {
 	*testing.T
 	provider *provider
+	teams    access.Teams
 	pages    *web.Handler
 	url      string
 	store    *memory
@@ -66,9 +67,9 @@ type world struct {
 	passed   atomic.Int64 // time.Duration
 }
 
-func newWorld(t *testing.T, change func(*access.Config)) *world {
+func newWorld(t *testing.T, change func(*access.Config), teams ...access.Team) *world {
 	t.Helper()
-	w := &world{T: t, store: &memory{values: map[string][]byte{}}}
+	w := &world{T: t, teams: teams, store: &memory{values: map[string][]byte{}}}
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.pages.ServeHTTP(rw, r) }))
 	t.Cleanup(srv.Close)
 	w.url = srv.URL
@@ -81,8 +82,12 @@ func newWorld(t *testing.T, change func(*access.Config)) *world {
 	}
 	must.Do(t, cfg.Validate())
 	now := func() time.Time { return time.Now().Add(time.Duration(w.passed.Load())) }
-	w.people = access.NewSessions(access.Options{Config: cfg, Redirect: w.url + web.CallbackPath, Store: w.store, Key: []byte("k"), Now: now})
-	w.pages = must.Get(web.NewHandler(web.Options{People: w.people, SessionKey: []byte("k"), Now: now, Version: "test"}))(t)
+	policy := access.Policy{Teams: w.teams, Texts: cfg.Roles.Texts}
+	scope := func(ctx context.Context, p access.Person) context.Context {
+		return access.WithScope(ctx, policy.Scope(p))
+	}
+	w.people = access.NewSessions(access.Options{Config: cfg, Policy: policy, Redirect: w.url + web.CallbackPath, Store: w.store, Key: []byte("k"), Now: now})
+	w.pages = must.Get(web.NewHandler(web.Options{People: w.people, Hooks: access.Hooks{Scope: scope}, SessionKey: []byte("k"), Now: now, Version: "test"}))(t)
 	return w
 }
 
@@ -223,6 +228,31 @@ func TestRenewal(t *testing.T) {
 	must.Equal(t, w.who(b), "Anna Example viewer", "removed, before the renewal")
 	w.pass(access.SessionTime + time.Minute)
 	must.Equal(t, w.who(b), again, "removed")
+}
+
+// Who is in no team sees nothing but whom to ask, until the provider says otherwise.
+func TestTeams(t *testing.T) {
+	w := newWorld(t, nil, access.Team{Name: "shop", Groups: []string{"shop-eng"}, Match: []string{`service="shop"`}})
+	must.Do(t, w.teams.Validate())
+	w.provider.set("anna", "staff")
+	b := newBrowser(t)
+	b.login(w.url, "anna")
+	a := b.get(w.url + "/alerts")
+	must.Equal(t, a.code, http.StatusForbidden, "in no team")
+	must.Contain(t, a.body, "Anna Example is in no team")
+	must.Contain(t, a.body, `action="/logout"`)
+	must.Equal(t, b.get(w.url+"/explore/causes?format=csv").code, http.StatusForbidden, "an export")
+	w.provider.set("anna", "staff", "shop-eng")
+	w.pass(access.SessionTime + time.Minute)
+	a = b.get(w.url + "/alerts")
+	must.Equal(t, a.code, http.StatusOK, "in a team")
+	must.Contain(t, a.body, "viewer of shop")
+	w.provider.set("anna", "platform")
+	w.pass(access.SessionTime + time.Minute)
+	must.Equal(t, w.who(b), "Anna Example admin", "an admin")
+	if strings.Contains(b.get(w.url+"/alerts").body, "of shop") {
+		t.Error("an admin is limited to a team")
+	}
 }
 
 // Without a refresh token, the browser is led to the provider when the session has ended, and back.

@@ -183,7 +183,7 @@ func (l Local) Get(ctx context.Context, id string) (Details, error) {
 // get returns a problem that the person of ctx sees.
 func (l Local) get(ctx context.Context, id string) (alerts.Problem, error) {
 	p, ok, err := l.Source.Get(ctx, id)
-	if err == nil && !(ok && access.ScopeOf(ctx).Sees(p.Labels())) {
+	if err == nil && (!ok || !access.ScopeOf(ctx).Sees(p.Labels())) {
 		err = alerts.ErrNoProblem
 	}
 	return p, err
