@@ -24,6 +24,7 @@ import (
 	problemsapi "github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -485,7 +486,12 @@ func TestTeamsLeakNothing(t *testing.T) {
 		w.try(w.pages, "explore", get(path)[0])
 		w.try(w.pages, "explore", get(path + "&format=csv")[0])
 		stored := map[string]any{"name": name, "values": values, "at": time.Now()}
-		w.try(w.api, "stored query", leakRequest{method: http.MethodPost, path: remote.Path, body: jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "stored": stored}), reads: true})
+		w.try(w.api, "stored query", leakRequest{method: http.MethodPost, path: remote.Path, body: jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": map[string]string{}, "stored": stored}), reads: true})
+	}
+	for name := range tail.Statements {
+		params := map[string]string{"from": "2020-01-01 00:00:00", "begun": "2020-01-01 00:00:00", "rule": "", "failed": "false", "limit": "1000"}
+		body := jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": params, "stored": map[string]any{"name": name}})
+		w.try(w.api, "tail", leakRequest{method: http.MethodPost, path: remote.Path, body: body, reads: true})
 	}
 	for _, x := range w.teams {
 		for _, word := range leakWords {
@@ -547,7 +553,7 @@ func TestTextsNeedTheirRole(t *testing.T) {
 	check(w.pages, get("/exchange/{call}/raw?part=1")[0])
 	for _, name := range queries.Names() {
 		values := leakValues(t, name)
-		check(w.api, post(remote.Path, jsonText(t, map[string]any{"sql": "SELECT 2", "stored": map[string]any{"name": name, "values": url.Values{}, "at": time.Now()}}))[0])
+		check(w.api, post(remote.Path, jsonText(t, map[string]any{"sql": "SELECT 2", "params": map[string]string{}, "stored": map[string]any{"name": name, "values": url.Values{}, "at": time.Now()}}))[0])
 		check(w.api, mcpCall(t, "", "tools/call", map[string]any{"name": "query", "arguments": map[string]any{"name": name, "parameters": values}}))
 	}
 	for _, name := range []string{"show", "sql", "incident", "whats_wrong"} {

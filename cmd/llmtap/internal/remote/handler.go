@@ -1,7 +1,8 @@
 /*
-Package remote runs read-only queries on the ClickHouse of a collector on another machine, or of another user.
+Package remote runs read-only queries on the ClickHouse of a collector on another machine, or of another user. Those who may not run
+statements of their own, such as a token of a team, run stored queries, which the collector binds itself.
 
-	llmtap show --url ─> Client ── POST /api/query: JSON {"sql", "params"} ──> guard of the listener ─> Handler ─> ClickHouse
+	llmtap show --url ─> Client ── POST /api/query: JSON {"sql", "params", "stored"} ──> guard of the listener ─> Handler ─> ClickHouse
 	                        <──────── rows in ClickHouse's Native format ────────
 
 The Native format keeps the types of all values, so that a command reads the same values as from ClickHouse itself.
@@ -21,7 +22,9 @@ import (
 	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
 	"github.com/llmtap/llmtap/dashboards/access"
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -55,10 +58,14 @@ const Probe = "SELECT 1"
 // knows it.
 func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
 	err := scope.OwnSQL()
-	if err == nil || st.SQL == Probe && len(st.Params) == 0 {
+	switch {
+	case err == nil, st.SQL == Probe && len(st.Params) == 0:
 		return st, nil
+	case st.Stored == nil:
+		return st, err
 	}
-	if st.Stored == nil {
+	if sql, ok := tail.Statements[st.Stored.Name]; ok && st.Params != nil {
+		st.SQL, err = queries.Filter(sql, st.Stored.Values, st.Params)
 		return st, err
 	}
 	q, err := query.Named(st.Stored.Name, st.Stored.Values)

@@ -45,6 +45,9 @@ WHERE first_seen > {from:DateTime64(9, 'UTC')}
 ORDER BY first_seen, finding_id
 LIMIT {limit:UInt32}`
 
+// Statements are the statements by names that are none of a stored query. Their filters are those of Tail.
+var Statements = map[string]string{"tail_calls": exchangesSQL, "tail_findings": findingsSQL}
+
 // A Filter selects calls and findings; an empty field selects all.
 type Filter struct {
 	Values queries.Values // values of the common filters
@@ -105,23 +108,23 @@ func (t *Tail) poll(ctx context.Context, q rows.Querier, from time.Time) error {
 		"from": rows.TimeParam(from), "begun": rows.TimeParam(from.Add(-maxDuration)), "rule": t.Rule,
 		"failed": fmt.Sprint(t.Failed), "limit": fmt.Sprint(maxRows),
 	}
-	read := func(sql string) ([]rows.Row, error) {
-		sql, err := queries.Filter(sql, t.Values, params)
+	read := func(name string) ([]rows.Row, error) {
+		sql, err := queries.Filter(Statements[name], t.Values, params)
 		if err != nil {
 			return nil, err
 		}
-		res, err := q.Query(ctx, sql, params)
+		res, err := q.Query(rows.WithStored(ctx, rows.Stored{Name: name, Values: t.Values}), sql, params)
 		if err != nil {
 			return nil, err
 		}
 		return rows.Of(res), nil
 	}
 	// Findings are stored before their calls.
-	exchanges, err := read(exchangesSQL)
+	exchanges, err := read("tail_calls")
 	if err != nil {
 		return err
 	}
-	findings, err := read(findingsSQL)
+	findings, err := read("tail_findings")
 	if err != nil {
 		return err
 	}
