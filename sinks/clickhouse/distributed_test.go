@@ -48,7 +48,13 @@ func TestDistributed(t *testing.T) {
 	}
 	s := openDSN(t, chdbtest.DSN(addr, "llmtap"))
 	const n = 200
-	for _, b := range []*sinks.Batch{sinktest.Rows(0, n), sinktest.Later(sinktest.Rows(0, n)), sinktest.Rows(0, n)} {
+	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, n)))
+	stage := clickhouse.WithScope(t.Context(), clickhouse.Scope{"exchanges": "stage = 'planner'", "history": "exchange_id IN (SELECT exchange_id FROM exchanges)"})
+	for _, table := range []string{"exchanges", "exchanges_final", "exchanges_local", "history", "history_final"} {
+		res := must.Get(s.Query(stage, "SELECT uniqExact(exchange_id) FROM "+table, nil))(t)
+		must.Equal(t, res.Rows[0][0], any(uint64(n/3+1)), "exchanges of a scope in %s", table)
+	}
+	for _, b := range []*sinks.Batch{sinktest.Later(sinktest.Rows(0, n)), sinktest.Rows(0, n)} {
 		must.Do(t, s.Write(t.Context(), b))
 	}
 	counts := must.Get(s.Counts(t.Context()))(t)

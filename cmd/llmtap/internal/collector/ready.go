@@ -20,7 +20,7 @@ const upWait = 3 * time.Second
 // not ready serves its proxy nevertheless. Receivers of alerts that do not work are listed, without effect on the status.
 func (c *Collector) serveReady(w http.ResponseWriter, r *http.Request) {
 	status, err := c.ready(r.Context())
-	authorized := access.From(r.Context()).Role > access.Public
+	authorized := access.From(r.Context()).Role > access.Public && access.ScopeOf(r.Context()).All()
 	text := "ready"
 	if err != nil {
 		text = "not ready"

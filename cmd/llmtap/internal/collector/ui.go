@@ -256,6 +256,9 @@ func (u *uiRole) parts(ctx context.Context) []web.Part {
 		out = append(out, web.Part{Name: name, Reason: reasons[name]})
 		delete(reasons, name)
 	}
+	if !access.ScopeOf(ctx).All() {
+		return out // receivers may be those of other teams
+	}
 	for name, reason := range reasons { // receivers, and what ready names otherwise
 		out = append(out, web.Part{Name: name, Reason: reason})
 	}
