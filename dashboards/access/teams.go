@@ -76,7 +76,7 @@ func (t *Team) matchers() ([]*labels.Matcher, error) {
 	}
 	var out []*labels.Matcher
 	for _, text := range t.Match {
-		// A selector must have a matcher that does not match the empty text, and no matcher is the name of a metric.
+		// With a name, as a selector must not match everything.
 		parsed, err := promql.ParseMetricSelector("x{" + text + "}")
 		if err != nil || len(parsed) != 2 {
 			return nil, fmt.Errorf(`%q is not a matcher, such as service=~"search-.*"`, text)

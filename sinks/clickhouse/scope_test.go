@@ -39,6 +39,10 @@ func TestScope(t *testing.T) {
 	f("SELECT count() FROM findings WHERE exchange_id IN (SELECT exchange_id FROM exchanges_final)", 2)
 	f("SELECT uniqExact(_part) FROM exchanges WHERE stage != 'planner'", 0)
 
+	ctx = clickhouse.WithScope(t.Context(), clickhouse.Scope{"exchanges": `match(stage, '^(?s:pl\\w{2}ner|\\\\|\'|\{x:y\})$')`})
+	f("SELECT count() FROM exchanges_final", 2)
+	ctx = clickhouse.WithScope(t.Context(), stage)
+
 	refused := func(sql, want string) {
 		t.Helper()
 		_, err := s.QueryBounded(ctx, sql, nil)
