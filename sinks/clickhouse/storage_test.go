@@ -41,7 +41,7 @@ func TestStorage(t *testing.T) {
 	if !*storage {
 		turns, size = turns[:1], 100
 	}
-	rows := [][]string{{"conversations", "exchanges", "MB sent", "whole, by time", "by conversation", "stored once", "messages", "history", "exchanges", "to whole", "bytes an exchange", "rows/s in", "MB/s in"}}
+	rows := [][]string{{"conversations", "exchanges", "MB sent", "whole, by time", "by conversation", "stored once", "messages", "history", "exchanges", "all rows of calls", "to whole", "bytes an exchange", "rows/s in", "MB/s in"}}
 	each := map[int]float64{}
 	for _, n := range turns {
 		m := measure(t, generate(size/n, n))
@@ -71,7 +71,8 @@ type measurement struct {
 	exchanges, sent              int
 	byTime, byConversation       uint64
 	messages, history, inRequest uint64
-	written                      int // rows
+	calls                        uint64 // exchanges, findings, tool calls and runs, which sampling does not affect
+	written                      int    // rows
 	took                         time.Duration
 }
 
@@ -80,7 +81,7 @@ func (m *measurement) once() uint64 { return m.messages + m.history + m.inReques
 func (m *measurement) row(name string) []string {
 	kb := func(n uint64) string { return fmt.Sprintf("%.0f KB", float64(n)/1e3) }
 	return []string{
-		name, fmt.Sprint(m.exchanges), fmt.Sprintf("%.1f", float64(m.sent)/1e6), kb(m.byTime), kb(m.byConversation), kb(m.once()), kb(m.messages), kb(m.history), kb(m.inRequest),
+		name, fmt.Sprint(m.exchanges), fmt.Sprintf("%.1f", float64(m.sent)/1e6), kb(m.byTime), kb(m.byConversation), kb(m.once()), kb(m.messages), kb(m.history), kb(m.inRequest), kb(m.calls),
 		fmt.Sprintf("1 : %.1f", float64(min(m.byTime, m.byConversation))/float64(m.once())), fmt.Sprintf("%.0f", float64(m.once())/float64(m.exchanges)),
 		fmt.Sprintf("%.0f", float64(m.written)/m.took.Seconds()), fmt.Sprintf("%.1f", float64(m.sent)/1e6/m.took.Seconds()),
 	}
@@ -106,11 +107,13 @@ func measure(t *testing.T, turns []turn) *measurement {
 	var whole []turn
 	stored := 0
 	flush := func() {
-		b := &sinks.Batch{Exchanges: out.Exchanges, Contents: out.Contents, History: out.History}
+		b := &sinks.Batch{
+			Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls, Runs: out.Runs, Contents: out.Contents, History: out.History,
+		}
 		begun := time.Now()
 		must.Do(t, s.Write(t.Context(), b))
 		m.took += time.Since(begun)
-		m.written += out.Rows() - len(out.Findings) - len(out.ToolCalls) - len(out.Runs)
+		m.written += out.Rows()
 		writeWhole(t, s, whole, stored)
 		stored += len(whole)
 		out.Reset()
@@ -149,7 +152,7 @@ func measure(t *testing.T, turns []turn) *measurement {
 		return disk("SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = currentDatabase() AND table = '" + name + "'")
 	}
 	m.byTime, m.byConversation, m.messages, m.history = table("by_time"), table("by_conversation"), table("messages"), table("history")
-	_ = table("exchanges")
+	m.calls = table("exchanges") + table("findings") + table("tool_calls") + table("runs")
 	m.inRequest = disk(`SELECT sum(column_bytes_on_disk) FROM system.parts_columns WHERE active AND database = currentDatabase() AND table = 'exchanges'
 		AND column IN ('branch', 'lead', 'marked', 'parameters', 'messages_at', 'answer')`)
 	return m
