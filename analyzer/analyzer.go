@@ -36,7 +36,7 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 		step:     step{metrics: newMetrics(reg), tallies: newCounter(&cfg)},
 		state:    newState(&cfg, j, strings),
 		bodies:   bodies{memos: newMemos(int(cfg.MaxStateBytes/4), cfg.SessionLookback)},
-		contents: &contents{store: content.New(j.Sessions), strings: strings},
+		contents: &contents{store: content.New(j.Sessions), strings: strings, maxHeld: int(cfg.MaxStateBytes / 4)},
 		strings:  strings,
 		setups:   newSetups(strings),
 	}
@@ -88,7 +88,9 @@ func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 // Analyzer that silently replays the stream from there continues as if it had never stopped. For conversations and
 // pending requests, the replay is limited to Config.SessionLookbackBytes of the stream. Beyond that, root causes are
 // lost, and only the response of a pending request is recorded.
-func (a *Analyzer) ReplayFrom() uint64 { return a.replayFrom(a.step.now, a.step.tallies.minSeq) }
+func (a *Analyzer) ReplayFrom() uint64 {
+	return a.replayFrom(a.step.now, a.step.tallies.minSeq, a.contents.sampler)
+}
 
 // Observe records the time that the caller spent on a batch of events, because the analyzer has no clock.
 func (a *Analyzer) Observe(d time.Duration) { a.step.metrics.seconds.Observe(d.Seconds()) }

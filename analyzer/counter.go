@@ -36,7 +36,7 @@ const (
 	labelTransport
 	labelEnded
 	labelConfidence // see package toolreply
-	labelReason     // why the cache was not read, see package promptcache
+	labelReason     // why the cache was not read, see package promptcache, or why texts are not stored, see package content
 	labels
 )
 
@@ -320,6 +320,13 @@ func (c *counter) uncaptured(l *event.Labels, transport string, n, minSeq uint64
 	s := c.base(MetricUncaptured, &event.Labels{Service: l.Service, Environment: l.Environment}, "", "", now)
 	s[labelTransport] = transport
 	c.add(s, n, minSeq, now)
+}
+
+// textsDropped counts a call whose texts are not stored.
+func (c *counter) textsDropped(e *Exchange, minSeq uint64, now time.Time) {
+	s := c.base(MetricTextsDropped, &event.Labels{Service: e.Labels.Service, Environment: e.Labels.Environment}, "", "", now)
+	s[labelReason] = e.TextsDropped.String()
+	c.add(s, 1, minSeq, now)
 }
 
 // add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series and its count.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
@@ -25,7 +24,7 @@ type pending struct {
 	signals  []signals.Signal // emitted with the exchange
 	loop     *session.Loop    // of the turn, if its calls repeat others
 	request  signals.Request
-	contents content.Time
+	withheld *withheld            // nil if its texts are stored, or there are none
 	cache    promptcache.Expected // until the answer, row.Cache is as Expect returned it
 	stage    *stage               // of the prompt; nil if it is unknown
 	failed   *failed              // nil if it is not known to have failed
@@ -49,6 +48,9 @@ type failed struct {
 // size returns the approximate memory of p, including its conversation, which may have no other request.
 func (p *pending) size() int {
 	n := 1536
+	if p.withheld != nil {
+		n += 64 + len(p.withheld.body)
+	}
 	if p.turn != nil {
 		n += 2048
 	}
@@ -122,7 +124,7 @@ func (a *Analyzer) request(h half) *pending {
 	case err != nil:
 		s.deadLetter(dropUnreadable, ev, h.at, err)
 	case ev.Degraded: // an incomplete history proves and explains nothing
-		a.contents.request(s, p, r, body, h.at)
+		a.contents.request(s, p, r, body, h, a.exchanges.pendingBytes)
 	default:
 		a.judgeRequest(p, h, body)
 	}
@@ -195,7 +197,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	p.signals, p.request = x.Signals, x.Request
 	a.setups.read(e, q, p.turn.Lead(), body)
 	a.prompts.request(s, p, q, body, h.minSeq)
-	a.contents.request(s, p, q, body, h.at)
+	a.contents.request(s, p, q, body, h, a.exchanges.pendingBytes)
 }
 
 // agentProcess returns the process of the agent that sent the request; "" if unknown.
@@ -235,7 +237,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 	scanned := a.bodies.scanResponse(p.target.Dialect, ev.ContentType, body, whole)
 	if scanned {
 		a.answer(p, h)
-		a.contents.answer(s, p, body, h.at)
+		a.contents.answer(s, p, body, h)
 		if err := unreadable(ev, r); err != nil {
 			s.deadLetter(dropUnreadable, ev, h.at, err)
 		}

@@ -82,6 +82,9 @@ func (s *shelf) request(e *analyzer.Exchange) string {
 		}
 	}
 	rest := s.contents[e.Parameters]
+	if len(rest) < e.MessagesAt || rest == "" {
+		return "no parameters"
+	}
 	return rest[:e.MessagesAt] + strings.Join(msgs, ",") + rest[e.MessagesAt:]
 }
 

@@ -254,8 +254,13 @@ func TestReplayIgnoresRepeatedEvent(t *testing.T) {
 // restarted runs steps in two processes: the first stops after k of them.
 func restarted(t *testing.T, steps []step, k int) *analyzer.Output {
 	t.Helper()
-	out := new(analyzer.Output)
-	first := newAnalyzer(t, analyzer.Default())
+	return restartedAs(t, func() *analyzer.Analyzer { return newAnalyzer(t, analyzer.Default()) }, steps, k)
+}
+
+// restartedAs is restarted with analyzers that start returns.
+func restartedAs(t *testing.T, start func() *analyzer.Analyzer, steps []step, k int) *analyzer.Output {
+	t.Helper()
+	out, first := new(analyzer.Output), start()
 	stored := uint64(0)
 	for _, s := range steps[:k] {
 		do(first, s, true, out)
@@ -263,7 +268,7 @@ func restarted(t *testing.T, steps []step, k int) *analyzer.Output {
 	}
 	from, ledger := first.ReplayFrom(), savedLedger{}
 	ledger.take(t, first)
-	second := newAnalyzer(t, analyzer.Default())
+	second := start()
 	ledger.give(t, second, true)
 	for _, s := range steps {
 		switch {

@@ -21,9 +21,10 @@ import (
 
 // report emits the rows of a completed exchange and counts it.
 //
-//	conversation ─> tool calls, run ─> ledger ─> Exchange ─> Findings ─> verdicts of the provider ─> signals
+//	conversation ─> tool calls, run ─> ledger ─> Findings ─> verdicts of the provider ─> signals ─> withheld contents ─> Exchange
 func (a *Analyzer) report(p *pending, minSeq uint64) {
 	s, e := &a.step, &p.row
+	found := s.found
 	var replied [2][]*session.Call
 	if p.turn != nil {
 		a.judge.Sessions.End(p.turn)
@@ -48,7 +49,6 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
 		}
 	}
-	s.emitExchange(e)
 	for i := range p.findings {
 		f := &p.findings[i]
 		if r := f.Report(accepted(e)); !r.Known {
@@ -70,6 +70,8 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 		}
 		s.emitSignal(&x.Subject, &x.Signals[i], e.Seq, minSeq)
 	}
+	a.contents.complete(s, p, e.Failed || len(p.findings) > 0 || s.found > found, minSeq)
+	s.emitExchange(e)
 }
 
 // findingRow returns the row of f.

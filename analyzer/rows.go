@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/promptcache"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
@@ -61,6 +62,8 @@ type Exchange struct {
 	FinishReason                            string
 	Ended                                   string // how the answer of a call that did not fail ended, as EndedLimit; "" for others
 	Stream                                  bool
+	TextsDropped                            content.Drop // why the texts of the call were not stored with it; a later call of the conversation may have stored them
+	TextsShare                              float32      // share of the conversations whose texts are stored; 0 for all, because there is no sampling
 	RequestBytes, ResponseBytes             int
 	Messages                                int // messages in the request
 	ToolCalls                               int // calls in the answer

@@ -3,6 +3,7 @@ package analyzer
 import (
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/ledger"
@@ -26,6 +27,7 @@ import (
 //	endings                the conversation's next call ConversationIdleTimeout   200,000: oldest first
 //	processes              the process's next event     SessionLookback           100,000, 64 gaps each: least recently active first
 //	detector               calls like those before      SessionLookback           10,000 refused requests: oldest first
+//	contents.sampler       texts of the same hour       the hour ends             4,096 services
 //	prompts.stages         prompts of the same stage    SessionLookback, 1 hour   1,024 stages, 64 KiB each: oldest generation first
 //	memory                 TakeLedger                   the caller stores it      100,000 entries over all partitions
 //
@@ -125,11 +127,11 @@ func (st *state) forget(now time.Time) {
 
 // replayFrom returns the oldest sequence that the state depends on, or 0; it may be that of a second before. tally is the one
 // that the pending tally depends on.
-func (st *state) replayFrom(now time.Time, tally uint64) uint64 {
+func (st *state) replayFrom(now time.Time, tally uint64, sampler *content.Sampler) uint64 {
 	// Looking through all processes and runs takes milliseconds if there are many. What is read later depends on nothing older.
 	if st.oldest == 0 || now.Sub(st.oldestAt) >= time.Second {
 		st.oldest = expiry.Oldest(st.judge.Sessions.MinSeq(), st.exchanges.minSeq(), st.detector.MinSeq(), st.processes.minSeq(), st.calls.stats.MinSeq(),
-			st.runs.minSeq(), st.endings.minSeq(), st.prompts.stages.MinSeq())
+			st.runs.minSeq(), st.endings.minSeq(), st.prompts.stages.MinSeq(), sampler.MinSeq(now))
 		st.oldestAt = now
 	}
 	return st.replay.from(st.oldest, tally)

@@ -17,6 +17,7 @@ type step struct {
 	now       time.Time // stream time; never goes backwards
 	seq       uint64    // sequence of the newest event
 	completed uint32    // exchanges completed since that event
+	found     uint64    // findings emitted so far, also in a replay
 	emit      bool      // false during the silent replay after a start
 	out       *Output   // may be nil if emit is false
 
@@ -92,6 +93,7 @@ func (s *step) emitTally(t Tally) {
 // emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies, with the
 // cause, the error text and the versions of about.
 func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, minSeq uint64) {
+	s.found++
 	if counted {
 		s.tallies.finding(f, about, minSeq, s.now)
 	}

@@ -38,6 +38,8 @@ const (
 	MetricCacheLoss     = "llmtap_cache_missed_microdollars_total" // what that cost, where the price is known; also has the label reason
 	MetricCacheBroken   = "llmtap_cache_broken_calls_total"        // calls with missed tokens for an avoidable reason; also has the label reason
 
+	MetricTextsDropped = "llmtap_dropped_texts_total" // calls whose texts are not stored; has the labels service, environment and reason, see package content
+
 	MetricLost    = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
 
@@ -57,7 +59,7 @@ const (
 func Metrics() []string {
 	return []string{
 		MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated,
-		MetricCacheReusable, MetricCacheMissed, MetricCacheLoss, MetricCacheBroken,
+		MetricCacheReusable, MetricCacheMissed, MetricCacheLoss, MetricCacheBroken, MetricTextsDropped,
 		MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured,
 	}
 }

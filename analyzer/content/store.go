@@ -54,8 +54,10 @@ type Store struct {
 	redacted   []byte                 // buffer for a redacted content
 	facts      facts.Request          // facts of the shape of a request
 
-	now    time.Time
-	output Output // nil during a silent replay
+	now      time.Time
+	output   Output // nil during a silent replay
+	withhold bool   // only ids are computed
+	size     int64  // see TakeSize
 }
 
 // New returns a disabled store that attaches the histories of conversations to sessions.
@@ -83,6 +85,13 @@ func (s *Store) Forget() {
 // Begin sets the stream time and the output for the requests and answers that follow. The output is nil in a silent
 // replay.
 func (s *Store) Begin(now time.Time, o Output) { s.now, s.output = now, o }
+
+// TakeSize returns the size of the contents that were new since the last call, in bytes as captured. It is the same in a replay.
+func (s *Store) TakeSize() int64 {
+	n := s.size
+	s.size = 0
+	return n
+}
 
 // written is the record of a stored content. It contains no pointers, so that garbage collection skips the entries,
 // which may number a quarter of a million.
@@ -176,7 +185,7 @@ func (s *Store) put(t Time, kind string, body []byte) string {
 func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID, id string, split int) {
 	n := len(first) + len(last)
 	if n > maxContent {
-		if s.output != nil {
+		if s.output != nil && !s.withhold {
 			s.output.Dropped()
 		}
 		return key, "", 0
@@ -189,7 +198,7 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 	}
 	// A replay may begin inside a conversation, which then has a different Time, so it is unknown whether its contents
 	// are stored.
-	if s.output == nil && t != shared {
+	if (s.output == nil || s.withhold) && t != shared {
 		return key, id, len(first)
 	}
 	if w, ok := s.find(key); ok {
@@ -197,6 +206,12 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 	}
 	text := s.appendRedacted(s.redacted[:0], kind, first)
 	split = len(text)
+	if s.withhold {
+		return key, id, split
+	}
+	if t == shared {
+		s.size += int64(n)
+	}
 	text = s.appendRedacted(text, kind, last)
 	s.remember(key, written{uint32(s.now.Unix()), uint32(split)})
 	if s.output != nil {
@@ -221,22 +236,26 @@ func (s *Store) appendRedacted(dst []byte, kind string, body []byte) []byte {
 type repeated struct {
 	hash        uint64
 	first, last int // sizes of the two pieces, in bytes
+	split       int // offset of the second piece in the stored content
 	key         contentID
 	id          string
 }
 
 // putRepeated is like putSplit, but for a shared content with r, its previous version. It updates r.
-func (s *Store) putRepeated(r *repeated, kind string, first, last []byte) (id string, split int) {
+func (s *Store) putRepeated(r *repeated, kind string, first, last []byte) (string, int) {
 	sum := xxh3.Hash(first)
 	if len(last) > 0 {
 		sum = bits.RotateLeft64(sum, 1) ^ xxh3.Hash(last)
 	}
 	if r.id != "" && r.hash == sum && r.first == len(first) && r.last == len(last) {
+		if s.withhold {
+			return r.id, r.split
+		}
 		if w, ok := s.find(r.key); ok {
 			return r.id, int(w.split)
 		}
 	}
 	*r = repeated{hash: sum, first: len(first), last: len(last)}
-	r.key, r.id, split = s.putSplit(shared, kind, first, last)
-	return r.id, split
+	r.key, r.id, r.split = s.putSplit(shared, kind, first, last)
+	return r.id, r.split
 }
