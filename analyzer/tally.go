@@ -16,9 +16,9 @@ type Tally struct {
 	RateLimits []RateLimit `json:"rate_limits,omitempty"`
 }
 
-// Metrics of a Count. All but the last five have the labels service, service_version, environment, agent, stage,
-// provider and model; failed calls and new causes also have status, cause and root_cause. The last five have only
-// service and environment, because they count events of processes, not calls; doc.go describes how exact they are.
+// Metrics of a Count. All but the last six have the labels service, service_version, environment, agent, stage,
+// provider and model; failed calls and new causes also have status, cause and root_cause. The last six have only
+// service and environment, because most of them count events of processes, not calls; doc.go describes how exact they are.
 const (
 	MetricCalls     = "llmtap_calls_total"
 	MetricFailed    = "llmtap_failed_calls_total"
@@ -38,13 +38,13 @@ const (
 	MetricCacheLoss     = "llmtap_cache_missed_microdollars_total" // what that cost, where the price is known; also has the label reason
 	MetricCacheBroken   = "llmtap_cache_broken_calls_total"        // calls with missed tokens for an avoidable reason; also has the label reason
 
-	MetricTextsDropped = "llmtap_dropped_texts_total" // calls whose texts are not stored; has the labels service, environment and reason, see package content
-
 	MetricLost    = "llmtap_lost_events_total"       // events missing in the sequences of processes, including events of dropped exchanges
 	MetricDropped = "llmtap_dropped_exchanges_total" // exchanges that hooks reported as dropped
 
 	MetricHeartbeats = "llmtap_hook_heartbeats_total" // reports of hooks that their process is alive, once a minute with or without calls, or ends
 	MetricVanished   = "llmtap_vanished_hooks_total"  // processes whose heartbeats stopped for 3 minutes without a report of their end
+
+	MetricTextsDropped = "llmtap_dropped_texts_total" // calls whose texts are not stored, see content.Sampling; also has the label reason
 
 	MetricUncaptured = "llmtap_uncaptured_calls_total" // calls to providers that are not recorded: those that hooks reported, and batches; also has the label transport
 )
@@ -59,8 +59,8 @@ const (
 func Metrics() []string {
 	return []string{
 		MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricOdd, MetricToolReplies, MetricToolErrors, MetricRepeated,
-		MetricCacheReusable, MetricCacheMissed, MetricCacheLoss, MetricCacheBroken, MetricTextsDropped,
-		MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricUncaptured,
+		MetricCacheReusable, MetricCacheMissed, MetricCacheLoss, MetricCacheBroken,
+		MetricLost, MetricDropped, MetricHeartbeats, MetricVanished, MetricTextsDropped, MetricUncaptured,
 	}
 }
 

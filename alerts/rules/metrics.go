@@ -83,6 +83,7 @@ var (
 	processLabels = []string{"service", "environment"}
 
 	uncapturedLabels = slices.Concat(processLabels, []string{"transport"})
+	droppedLabels    = slices.Concat(processLabels, []string{"reason"})
 )
 
 // labelsOf returns the labels that series of metric can have.
@@ -104,6 +105,8 @@ func labelsOf(metric string) []string {
 		return processLabels
 	case analyzer.MetricUncaptured:
 		return uncapturedLabels
+	case analyzer.MetricTextsDropped:
+		return droppedLabels
 	case MetricVersionEvidence:
 		return []string{"service", "stage", "environment", "service_version", "baseline", "measure", "direction"}
 	case MetricAlerts:
@@ -144,6 +147,7 @@ var helps = map[string]string{
 	analyzer.MetricCacheMissed:   "Of the tokens that the provider could have read from its prompt cache, those that it did not read, by reason.",
 	analyzer.MetricCacheLoss:     "Millionths of a dollar that the missed tokens cost more than from the cache, by reason. Only of models with a known price.",
 	analyzer.MetricCacheBroken:   "Calls that missed the prompt cache for a reason that the agent could avoid, by reason.",
+	analyzer.MetricTextsDropped:  "Calls whose texts are not stored, by reason: sampled or quota.",
 	analyzer.MetricLost:          "Events that hooks numbered but that never arrived.",
 	analyzer.MetricDropped:       "Exchanges that hooks reported as dropped.",
 	analyzer.MetricHeartbeats:    "Reports of hooks, once a minute with or without calls, that their process is alive, or that it ends.",

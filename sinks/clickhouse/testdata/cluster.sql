@@ -565,3 +565,19 @@ SELECT * FROM audit FINAL;
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (16, '0016_audit.sql', 'b16c45e8262be1fcec4d0d9c56f1bec3c72dfc0f8ea3d32205ff5e7ce91a4d68', now64(3));
 
+-- 0017_sampling.sql
+
+-- Texts are stored of a share of the conversations of a service, or up to a quota. Rows of calls are always stored, so counts are exact.
+ALTER TABLE exchanges_local ON CLUSTER 'main'
+    ADD COLUMN IF NOT EXISTS texts_dropped LowCardinality(String) COMMENT 'why the texts of the call were not stored with it: sampled, quota; a later call of the conversation may have stored them',
+    ADD COLUMN IF NOT EXISTS texts_share Float32 DEFAULT 1 COMMENT 'share of the conversations of the service whose texts are stored';
+
+ALTER TABLE exchanges ON CLUSTER 'main'
+    ADD COLUMN IF NOT EXISTS texts_dropped LowCardinality(String) COMMENT 'why the texts of the call were not stored with it: sampled, quota; a later call of the conversation may have stored them',
+    ADD COLUMN IF NOT EXISTS texts_share Float32 DEFAULT 1 COMMENT 'share of the conversations of the service whose texts are stored';
+
+CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
+SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (17, '0017_sampling.sql', '4ac9df4b593f630b62910ce1417ba6d70873f731c2c3cbb756f3a16ca92ece9b', now64(3));
+

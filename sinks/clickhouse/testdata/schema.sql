@@ -209,6 +209,8 @@ CREATE TABLE exchanges
     `ended` LowCardinality(String) COMMENT 'how the answer of a call that did not fail ended: normal, or limit, empty, refused, filtered; empty if it is not known',
     `trace_id` String COMMENT 'trace in which the call was made, 32 hex digits; empty if the agent sends no traceparent' CODEC(ZSTD(1)),
     `parent_span_id` String COMMENT 'span in which the call was made, 16 hex digits' CODEC(ZSTD(1)),
+    `texts_dropped` LowCardinality(String) COMMENT 'why the texts of the call were not stored with it: sampled, quota; a later call of the conversation may have stored them',
+    `texts_share` Float32 DEFAULT 1 COMMENT 'share of the conversations of the service whose texts are stored',
     INDEX stored_at_index stored_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -297,7 +299,9 @@ CREATE VIEW exchanges_final
     `cache_confidence` LowCardinality(String),
     `ended` LowCardinality(String),
     `trace_id` String,
-    `parent_span_id` String)
+    `parent_span_id` String,
+    `texts_dropped` LowCardinality(String),
+    `texts_share` Float32)
 AS SELECT * FROM exchanges FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 

@@ -50,6 +50,7 @@ func (p *contentPolicy) apply(a *analyzer.Analyzer) {
 		mask = content.NewRedactor(p.redactor).Append
 	}
 	a.KeepContents(func(service string) bool { return p.mode(service) != event.CaptureNone }, mask)
+	a.SampleContents(content.NewSampler(p.cfg.Sampling))
 	shaper := shape.New(p.key)
 	a.ShapeContents(func(service string) bool { return p.mode(service) == event.CaptureShape }, func(dialect string, answer bool, body []byte) []byte {
 		if answer {

@@ -24,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/certs"
@@ -139,10 +140,11 @@ type Receive struct {
 // Content selects which parts of fully captured bodies are stored. Bodies captured as shapes are stored unchanged, unless
 // the mode is none.
 type Content struct {
-	Store          string            `yaml:"store"`           // full, shape or none
-	Services       map[string]string `yaml:"services"`        // overrides Store by service
-	Redact         []string          `yaml:"redact"`          // subset of redact.Kinds
-	RedactPatterns []string          `yaml:"redact_patterns"` // additional regular expressions to redact
+	Store          string             `yaml:"store"`           // full, shape or none
+	Services       map[string]string  `yaml:"services"`        // overrides Store by service
+	Sampling       []content.Sampling `yaml:"sampling"`        // the first that matches a service applies
+	Redact         []string           `yaml:"redact"`          // subset of redact.Kinds
+	RedactPatterns []string           `yaml:"redact_patterns"` // additional regular expressions to redact
 }
 
 // UI configures the web pages.

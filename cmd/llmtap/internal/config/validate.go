@@ -223,6 +223,9 @@ func (c *Content) Validate() error {
 	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
 		check("services."+service, c.Services[service])
 	}
+	for i := range c.Sampling {
+		v.section(fmt.Sprintf("sampling[%d]", i), c.Sampling[i].Validate())
+	}
 	_, err := redact.NewRedactor(redact.Config{Kinds: c.Redact, Patterns: c.RedactPatterns})
 	return errors.Join(errors.Join(v...), err)
 }
