@@ -5,6 +5,7 @@ package stored
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/quantity"
@@ -40,6 +41,30 @@ type Exchange struct {
 	Code           string    `json:"code,omitempty"`  // where in the agent's code the call was made, see event.Code
 	User           string    `json:"user,omitempty"`  // as stored: a hash, unless the collector keeps names
 	Cache          *Cache    `json:"cache,omitempty"` // nil if the answer does not say what was read from the provider's prompt cache
+
+	TextsDropped string  `json:"texts_dropped,omitempty"` // why the texts were not stored with the call: sampled or quota
+	TextsShare   float64 `json:"-"`                       // share of the conversations whose texts are stored
+}
+
+// WhyDropped returns why the texts of e were not stored with it, in words; "" if they were.
+func (e Exchange) WhyDropped() string {
+	switch {
+	case e.TextsDropped == "":
+		return ""
+	case e.TextsDropped == "quota":
+		return e.Service + " had stored as much as the configuration allows in an hour (content.sampling: texts_per_hour)"
+	case e.TextsShare == 0:
+		return "of " + e.Service + ", only conversations in which a call fails or has a finding are stored (content.sampling)"
+	}
+	return fmt.Sprintf("of %s, %s is stored (content.sampling), besides those in which a call fails or has a finding", e.Service, shareWords(e.TextsShare))
+}
+
+// shareWords returns for example "1 in 10 conversations".
+func shareWords(share float64) string {
+	if n := math.Round(1 / share); n > 1 && math.Abs(n*share-1) < 0.01 {
+		return fmt.Sprintf("1 in %.0f conversations", n)
+	}
+	return fmt.Sprintf("%.3g%% of the conversations", 100*share)
 }
 
 // Failed reports whether the call failed.

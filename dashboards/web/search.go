@@ -229,11 +229,12 @@ func found(ctx context.Context, v *View, text string, all []*lookup) (*searchHit
 
 // textHits are the messages that contain a text.
 type textHits struct {
-	Text   string
-	Count  int
-	Groups []textGroup // the newest first
-	More   bool
-	Empty  string // why there is nothing
+	Text    string
+	Count   int
+	Groups  []textGroup // the newest first
+	More    bool
+	Empty   string // why there is nothing
+	Sampled string // services of which only a part is searched
 }
 
 // A textGroup are the messages of one conversation.
@@ -273,6 +274,18 @@ func (s searchPage) inMessages(ctx context.Context, v *View, text string) (*text
 		out.Count++
 	}
 	out.More = out.Count == 50 // the default limit of the query
+	if q, err = Statement("dropped_texts"); err != nil {
+		return nil, err
+	}
+	sampled, err := s.query(ctx, "dropped_texts", valuesOf(q, v), v.Now)
+	if err != nil {
+		return nil, err
+	}
+	var services []string
+	for _, r := range sampled {
+		services = append(services, r.Text("service"))
+	}
+	out.Sampled = strings.Join(services, ", ")
 	if out.Count == 0 {
 		out.Empty, err = s.whyEmpty(ctx, v, true)
 	}

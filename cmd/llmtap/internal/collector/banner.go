@@ -49,7 +49,7 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 		if err := c.NoStore(); err != nil {
 			where = strings.TrimPrefix(err.Error(), "ClickHouse: ")
 		}
-		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
+		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{"Texts", c.sampling()}, [2]string{commands, "llmtap query causes" + c.commandFlags()})
 		if host, port, err := net.SplitHostPort(c.httpAddr()); err == nil && !loopback.Is(host) {
 			rows = append(rows, [2]string{"", "on other machines: --url " + c.scheme() + "://HOST:" + port + ", LLMTAP_HTTP_TOKEN"})
 		}
@@ -90,6 +90,22 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 			head = ""
 		}
 	}
+}
+
+// sampling describes which texts are stored; "" for all.
+func (c *Collector) sampling() string {
+	var list []string
+	for _, s := range c.cfg.Content.Sampling {
+		text := fmt.Sprintf("of %s, %.3g%% of the conversations", s.Service, 100*s.Share)
+		if s.PerHour > 0 {
+			text += fmt.Sprintf(" and at most %s an hour", config.FormatSize(s.PerHour))
+		}
+		list = append(list, text)
+	}
+	if list == nil {
+		return ""
+	}
+	return strings.Join(list, "; ") + "; more of those that fail"
 }
 
 // commandFlags returns the flags with which commands on this machine find this process.

@@ -189,7 +189,7 @@ var uncapturedTexts = map[string]struct{ calls, fix string }{
 
 // checkLosses reports the losses in recent tallies.
 func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
-	lost, dropped, uncaptured := map[string]uint64{}, map[string]uint64{}, map[string]map[string]uint64{}
+	lost, dropped, sampled, uncaptured := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[string]map[string]uint64{}
 	err := conn.TalliesSince(ctx, c.now.Add(-lossWindow), func(payload []byte) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(payload, &t); err != nil {
@@ -201,6 +201,8 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 				lost[n.Labels["service"]] += n.N
 			case analyzer.MetricDropped:
 				dropped[n.Labels["service"]] += n.N
+			case analyzer.MetricTextsDropped:
+				sampled[n.Labels["service"]] += n.N
 			case analyzer.MetricUncaptured:
 				transport := cmp.Or(n.Labels["transport"], analyzer.TransportOther)
 				if uncaptured[transport] == nil {
@@ -219,6 +221,9 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 	for _, transport := range slices.Sorted(maps.Keys(uncaptured)) {
 		u := uncapturedTexts[transport]
 		c.warn("capture", u.fix, "not recorded in the last hour: %s: %s", u.calls, ranking(uncaptured[transport]))
+	}
+	if len(sampled) > 0 {
+		c.ok("texts", "of calls in the last hour, not stored by content.sampling: %s", ranking(sampled))
 	}
 	if len(dropped) > 0 {
 		c.warn("losses", "their queues were full: check the network to NATS, and the memory limit of the hooks", "hooks dropped calls in the last hour: %s", ranking(dropped))

@@ -142,6 +142,10 @@ func (t *Turn) add(known branches, before *Turn, full bool) {
 		return
 	}
 	ids, old := t.ids(known, false), before.ids(known, false)
+	if t.TextsDropped != "" && strings.Join(ids[len(t.lead):], "") == "" {
+		t.miss("request and answer: %s", t.WhyDropped())
+		return
+	}
 	for t.Kept < len(ids) && t.Kept < len(old) && ids[t.Kept] != "" && ids[t.Kept] == old[t.Kept] {
 		t.Kept++
 	}

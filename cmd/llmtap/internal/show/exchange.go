@@ -51,7 +51,7 @@ func (e *Exchange) Body() (body string, ok bool) {
 // exchangeColumns are the columns that newExchange reads.
 const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, service, service_version, environment, agent, stage, server, path, dialect, variant,
 	model, status, duration, cause, cause_known, root_cause, error_type, error_text, output_tokens, finish_reason, retry, capture,
-	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer, degraded, sdk, code, ` + stored.CacheColumns
+	user, run_id, instance, stream, messages, branch, lead, marked, parameters, messages_at, answer, degraded, sdk, code, texts_dropped, texts_share, ` + stored.CacheColumns
 
 func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
@@ -62,7 +62,7 @@ func newExchange(r rows.Row) *Exchange {
 			Status: r.Int("status"), Seconds: r.Float("duration"), Cause: r.Text("cause"), CauseKnown: r.Text("cause_known"),
 			RootCause: r.Text("root_cause"), ErrorType: r.Text("error_type"), ErrorText: r.Text("error_text"), InputTokens: r.Int("input_tokens"),
 			OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"), User: r.Text("user"), Code: r.Text("code"),
-			Cache: stored.CacheOf(r),
+			Cache: stored.CacheOf(r), TextsDropped: r.Text("texts_dropped"), TextsShare: r.Float("texts_share"),
 		},
 		storedAt: r.Time("stored_at"), Findings: []Finding{}, Earlier: []Finding{},
 		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),
@@ -92,6 +92,8 @@ func (e *Exchange) stored() bool {
 	switch {
 	case e.branch != "" || e.parameters != "":
 		return true
+	case e.TextsDropped != "":
+		e.miss("request and answer: %s", e.WhyDropped())
 	case e.Capture == "none":
 		e.miss("request and answer: captured as none, without bodies")
 	case e.Capture == "cut":
@@ -135,7 +137,13 @@ func (e *Exchange) fill(ctx context.Context, s Store) error {
 	if size > maxRequest {
 		e.miss("parts of the request: it is over %d MiB", maxRequest>>20)
 	}
+	if len(bodies) == 0 && e.TextsDropped != "" {
+		e.branch, e.parameters = "", ""
+		e.stored()
+		return nil
+	}
 	e.Messages = make([]string, len(ids))
+	why := cmp.Or(e.WhyDropped(), "too large to be stored, or older than the retention")
 	var gone []string
 	for i, id := range ids {
 		if e.Messages[i] = bodies[id]; e.Messages[i] == "" {
@@ -143,14 +151,17 @@ func (e *Exchange) fill(ctx context.Context, s Store) error {
 		}
 	}
 	if n := len(gone); n > 0 {
-		e.miss("%d of %d messages (%s): too large to be stored, or older than the retention", n, len(ids), list(gone))
+		e.miss("%d of %d messages (%s): %s", n, len(ids), list(gone), why)
 	}
 	if e.Parameters = bodies[e.parameters]; e.Parameters == "" {
-		e.miss("parameters: too large to be stored, or older than the retention")
+		e.miss("parameters: %s", why)
 	}
 	if e.messagesAt = min(e.messagesAt, len(e.Parameters)); e.answer != "" {
-		if e.Answer = bodies[e.answer]; e.Answer == "" {
+		switch e.Answer = bodies[e.answer]; {
+		case e.Answer == "" && e.TextsDropped == "":
 			e.Answer = "(expired)"
+		case e.Answer == "" && len(gone) == 0:
+			e.Answer = "(stored only as far as the history of the next request contains it: " + why + ")"
 		}
 	}
 	if e.degraded {
