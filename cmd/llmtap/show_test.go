@@ -38,10 +38,10 @@ type commandTest struct {
 	at     time.Time
 }
 
-func newCommandTest(t *testing.T) *commandTest {
+func newCommandTest(t *testing.T, flags ...string) *commandTest {
 	t.Helper()
 	needClickHouse(t)
-	up := startUp(t)
+	up := startUp(t, flags...)
 	up.ready(t)
 	cfg := jetstream.Default()
 	cfg.URL = up.collectorURL()

@@ -52,19 +52,15 @@ func (e Exchange) WhyDropped() string {
 	case e.TextsDropped == "":
 		return ""
 	case e.TextsDropped == "quota":
-		return e.Service + " had stored as much as the configuration allows in an hour (content.sampling: texts_per_hour)"
+		return e.Service + " had stored as many texts as content.sampling allows in an hour"
 	case e.TextsShare == 0:
 		return "of " + e.Service + ", only conversations in which a call fails or has a finding are stored (content.sampling)"
 	}
-	return fmt.Sprintf("of %s, %s is stored (content.sampling), besides those in which a call fails or has a finding", e.Service, shareWords(e.TextsShare))
-}
-
-// shareWords returns for example "1 in 10 conversations".
-func shareWords(share float64) string {
-	if n := math.Round(1 / share); n > 1 && math.Abs(n*share-1) < 0.01 {
-		return fmt.Sprintf("1 in %.0f conversations", n)
+	share := fmt.Sprintf("%.3g%% are", 100*e.TextsShare)
+	if n := math.Round(1 / e.TextsShare); n > 1 && math.Abs(n*e.TextsShare-1) < 0.01 {
+		share = fmt.Sprintf("1 in %.0f is", n)
 	}
-	return fmt.Sprintf("%.3g%% of the conversations", 100*share)
+	return fmt.Sprintf("of the conversations of %s, %s stored (content.sampling), and all in which a call fails or has a finding", e.Service, share)
 }
 
 // Failed reports whether the call failed.

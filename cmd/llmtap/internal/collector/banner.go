@@ -96,16 +96,13 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 func (c *Collector) sampling() string {
 	var list []string
 	for _, s := range c.cfg.Content.Sampling {
-		text := fmt.Sprintf("of %s, %.3g%% of the conversations", s.Service, 100*s.Share)
+		text := fmt.Sprintf("of %s: %.3g%% of the conversations and all that fail", s.Service, 100*s.Share)
 		if s.PerHour > 0 {
-			text += fmt.Sprintf(" and at most %s an hour", config.FormatSize(s.PerHour))
+			text += fmt.Sprintf(", %s an hour", config.FormatSize(s.PerHour))
 		}
 		list = append(list, text)
 	}
-	if list == nil {
-		return ""
-	}
-	return strings.Join(list, "; ") + "; more of those that fail"
+	return strings.Join(list, "; ")
 }
 
 // commandFlags returns the flags with which commands on this machine find this process.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -64,6 +65,27 @@ func TestDescribe(t *testing.T) {
   Metrics     http://127.0.0.1:8088/metrics
   Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
 `, nil, func(*Collector) {})
+	f(`llmtap is up (analyze, alert, proxy, receive, ui)
+  Pages       http://127.0.0.1:8090/
+  Hooks       export LLMTAP_NATS_URL=nats://127.0.0.1:4222
+  Hash key    export LLMTAP_SHAPE_KEY="$(cat '/var/lib/llmtap/shape.key')"
+  Proxy       http://127.0.0.1:8089/openai/v1 as base URL (or another provider)
+              records bodies without texts (whole: --proxy-capture full)
+  Over HTTP   export LLMTAP_ENDPOINT=http://127.0.0.1:4318
+  OTLP        export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318
+              over gRPC: http://127.0.0.1:4317
+  ClickHouse  embedded, /var/lib/llmtap/clickhouse
+  Texts       of indexer-*: 10% of the conversations and all that fail, 1GiB an
+              hour; of shop: 100% of the conversations and all that fail, 5MiB
+              an hour
+  Commands    llmtap query causes
+  Alerts      log only; for Slack: --slack-token-file, --slack-channel
+  Health      http://127.0.0.1:8088/readyz
+  Metrics     http://127.0.0.1:8088/metrics
+  Config      /etc/llmtap/llmtap.yaml; see llmtap config, llmtap doctor
+`, nil, func(c *Collector) {
+		c.cfg.Content.Sampling = []content.Sampling{{Service: "indexer-*", Share: 0.1, PerHour: 1 << 30}, {Service: "shop", Share: 1, PerHour: 5 << 20}}
+	})
 	f(`llmtap is up (analyze, alert)
   Hooks       export LLMTAP_NATS_URL=nats://TOKEN@127.0.0.1:4222
               TOKEN is the NATS token
