@@ -125,6 +125,13 @@ func BenchmarkProcess(b *testing.B) {
 			a.KeepContents(func(string) bool { return true }, content.NewRedactor(mask).Append)
 			return process(a)
 		})
+		run("sampled", func(b *testing.B) func() {
+			a := newAnalyzer(b, analyzer.Default())
+			mask := must.Get(redact.NewRedactor(redact.Config{Kinds: redact.Kinds}))(b)
+			a.KeepContents(func(string) bool { return true }, content.NewRedactor(mask).Append)
+			a.SampleContents(content.NewSampler([]content.Sampling{{Service: "*", Share: 0.1}}))
+			return process(a)
+		})
 		run("scan", func(*testing.B) func() {
 			var q facts.Request
 			var r facts.Response

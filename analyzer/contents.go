@@ -1,7 +1,6 @@
 package analyzer
 
 import (
-	"bytes"
 	"cmp"
 
 	"github.com/llmtap/llmtap/analyzer/content"
@@ -15,7 +14,8 @@ type contents struct {
 	store   *content.Store
 	sampler *content.Sampler // nil: everything is stored
 	strings interner
-	maxHeld int // bytes of withheld requests, together with the other pending requests
+	maxHeld int      // bytes of withheld requests, together with the other pending requests
+	free    [][]byte // memory of released ones, at most maxFree
 
 	// Buffers of a withheld request that is released, and the answer of the call that is being completed, if it is withheld.
 	inflater payload.Inflater
@@ -80,7 +80,7 @@ func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, h
 	if drops := c.drops(s, p, len(p.findings) > 0 || len(p.signals) > 0); drops != 0 {
 		w, fits := &withheld{drops: drops}, pending+len(h.ev.Body) <= c.maxHeld
 		if fits {
-			w.encoding, w.body = c.strings.string(h.ev.ContentEncoding), bytes.Clone(h.ev.Body)
+			w.encoding, w.body = c.strings.string(h.ev.ContentEncoding), c.hold(h.ev.Body)
 		} else { // the call may fail
 			w.drops = c.drops(s, p, true)
 		}
@@ -95,6 +95,18 @@ func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, h
 		p.withheld.place = l.Place
 	}
 	c.stored(s, e, h.minSeq)
+}
+
+// maxFree bounds the number of buffers that wait for the next withheld request.
+const maxFree = 64
+
+// hold returns a copy of body.
+func (c *contents) hold(body []byte) []byte {
+	var b []byte
+	if n := len(c.free); n > 0 {
+		b, c.free = c.free[n-1], c.free[:n-1]
+	}
+	return append(b[:0], body...)
 }
 
 // content returns the request of p as one to store.
@@ -142,6 +154,9 @@ func (c *contents) complete(s *step, p *pending, shows bool, minSeq uint64) {
 		w.drops = c.drops(s, p, true)
 	}
 	c.begin(s, e, Position{Seq: e.Seq, Time: e.StoredAt})
+	if len(c.free) < maxFree && cap(w.body) <= maxTexts/maxFree {
+		defer func() { c.free = append(c.free, w.body) }()
+	}
 	b := p.body(answered)
 	if w.drops == 0 {
 		c.release(p, w)

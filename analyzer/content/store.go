@@ -96,7 +96,7 @@ func (s *Store) TakeSize() int64 {
 // written is the record of a stored content. It contains no pointers, so that garbage collection skips the entries,
 // which may number a quarter of a million.
 type written struct {
-	seconds uint32 // stream time since 1970
+	seconds uint32 // stream time since 1970; 0 if it was only withheld
 	split   uint32 // offset of the second piece, after redaction
 }
 
@@ -201,12 +201,14 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 	if (s.output == nil || s.withhold) && t != shared {
 		return key, id, len(first)
 	}
-	if w, ok := s.find(key); ok {
+	w, ok := s.find(key)
+	if ok || s.withhold && w != (written{}) {
 		return key, id, int(w.split)
 	}
 	text := s.appendRedacted(s.redacted[:0], kind, first)
 	split = len(text)
 	if s.withhold {
+		s.remember(key, written{split: uint32(split)})
 		return key, id, split
 	}
 	if t == shared {
