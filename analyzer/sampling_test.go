@@ -223,3 +223,44 @@ func TestSampledReplayIsExact(t *testing.T) {
 		t.Errorf("the streams show only %v", dropped)
 	}
 }
+
+// Withheld requests use a quarter of MaxStateBytes. What does not fit is stored, because its call may fail, but within the quota.
+func TestWithheldRequestsAreBounded(t *testing.T) {
+	s := newStream("")
+	var ids []string
+	for i := range 5 {
+		s.labels.Conversation = fmt.Sprint("c", i)
+		id := s.exchange()
+		s.request(id, user(strings.Repeat(s.labels.Conversation, 50<<10)))
+		ids = append(ids, id)
+	}
+	for i, id := range ids {
+		s.labels.Conversation = fmt.Sprint("c", i)
+		s.response(id, 500, fault("boom"))
+	}
+	f := func(want string, x content.Sampling) {
+		t.Helper()
+		cfg := analyzer.Default()
+		cfg.MaxStateBytes = 1 << 20
+		a := newAnalyzer(t, cfg)
+		a.KeepContents(func(string) bool { return true }, nil)
+		a.SampleContents(content.NewSampler([]content.Sampling{x}))
+		must.Equal(t, play(t, a, s.steps).all(t, ids), want, "readable")
+	}
+	f("q-- q-- q-- q-- q--", content.Sampling{Service: "*"})
+	f("--q --q q-- --q --q", content.Sampling{Service: "*", PerHour: 50 << 10})
+}
+
+// A request that waits while contents are deleted is stored as a whole if its call fails.
+func TestWithheldRequestAfterErasure(t *testing.T) {
+	s := newStream("")
+	ids := talk(s, "c", 3, 3)
+	a, out := sampling(t, content.Sampling{Service: "*"}), new(analyzer.Output)
+	for i, st := range s.steps {
+		if i == len(s.steps)-1 {
+			a.ForgetContents()
+		}
+		do(a, st, true, out)
+	}
+	must.Equal(t, newPlayed(t, s.steps, out).all(t, ids), "q-s qas q--", "readable")
+}

@@ -27,4 +27,27 @@
 // calls of one kind that were made one after the other. For recorded traffic, this needs half the space of an order by
 // hash. Contents that the conversations of an agent share, such as prompts and tools, have time 0 and are stored once for
 // all of them.
+//
+// # Which texts are stored if a service is sampled
+//
+// Texts are most of the bytes: of recorded traffic 71 %, and 80 % with the positions of histories (TestStorage). So the rows of
+// exchanges, tool calls, runs and findings are always stored, and every count is exact; a Sampler chooses the texts. It decides by the hash of
+// the conversation's id, so that a conversation is stored as a whole, and each process decides the same.
+//
+//	request ─> finding, or in the share ─> stored
+//	        └> withheld: waits with its body ─> the call failed, or shows something ─> stored ─> so is the rest of the conversation
+//	                                         └> dropped; the answer waits for the next request
+//
+// A request contains the history before it. To store that of a call that failed makes the earlier calls readable, too: their rows
+// have the ids of their contents and their branch from the beginning. The history has their answers as the agent sent them back;
+// what the model said in the last one, which the agent may have saved otherwise, is stored as it was, up to 64 KiB. Not stored is what
+// only an earlier history of the conversation contains: messages that the agent has removed since. A call that shows something only
+// after it is complete, because a tool never replies or the run reports a success, affects later calls only.
+//
+// Waiting bodies are as they were sent, perhaps compressed, and use at most a quarter of MaxStateBytes. A request that does not fit
+// is stored. BenchmarkProcess/sampled measures that to withhold a request costs no more than to store it.
+//
+// The texts of an hour of stream time are limited by their size as captured, in the order in which they arrive, for each partition:
+// those of healthy calls by PerHour, those of others by twice as much. Counting them again lets a restart replay the hour, as
+// far as the look-back allows.
 package content
