@@ -47,7 +47,15 @@ const (
 	Quota                   // by Sampling.PerHour
 )
 
-func (d Drop) String() string { return [...]string{"", "sampled", "quota"}[d] }
+func (d Drop) String() string {
+	switch d {
+	case 0:
+		return ""
+	case Sampled:
+		return "sampled"
+	}
+	return "quota"
+}
 
 // maxServices bounds the services that a Sampler remembers.
 const maxServices = 4096
