@@ -14,6 +14,7 @@ type contents struct {
 	store   *content.Store
 	sampler *content.Sampler // nil: everything is stored
 	strings interner
+	epoch   int      // number of calls of ForgetContents
 	maxHeld int      // bytes of withheld requests, together with the other pending requests
 	free    [][]byte // memory of released ones, at most maxFree
 
@@ -48,7 +49,10 @@ func (a *Analyzer) SampleContents(sampler *content.Sampler) { a.contents.sampler
 
 // ForgetContents clears the record of stored contents, because some of them are deleted: all contents are emitted
 // again, and each conversation begins a new branch.
-func (a *Analyzer) ForgetContents() { a.contents.store.Forget() }
+func (a *Analyzer) ForgetContents() {
+	a.contents.store.Forget()
+	a.contents.epoch++
+}
 
 func (c *contents) begin(s *step, e *Exchange, at Position) {
 	c.step, c.row, c.at = s, e, at
@@ -65,6 +69,7 @@ type withheld struct {
 	encoding string
 	body     []byte // as sent, perhaps compressed; nil if there was no memory for it
 	place    content.Place
+	epoch    int // see contents; what was withheld before may be something that is to be forgotten
 }
 
 // request stores the new parts of the request of p, or withholds it until its call is complete. pending is the size of the
@@ -78,7 +83,7 @@ func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, h
 		e.TextsShare = float32(c.sampler.Share(e.Labels.Service))
 	}
 	if drops := c.drops(s, p, len(p.findings) > 0 || len(p.signals) > 0); drops != 0 {
-		w, fits := &withheld{drops: drops}, pending+len(h.ev.Body) <= c.maxHeld
+		w, fits := &withheld{drops: drops, epoch: c.epoch}, pending+len(h.ev.Body) <= c.maxHeld
 		if fits {
 			w.encoding, w.body = c.strings.string(h.ev.ContentEncoding), c.hold(h.ev.Body)
 		} else { // the call may fail
@@ -150,11 +155,11 @@ func (c *contents) complete(s *step, p *pending, shows bool, minSeq uint64) {
 	if w == nil {
 		return
 	}
-	if w.body != nil && (shows || p.turn != nil && c.store.StoresRest(p.turn)) {
+	if w.body != nil && w.epoch == c.epoch && (shows || p.turn != nil && c.store.StoresRest(p.turn)) {
 		w.drops = c.drops(s, p, true)
 	}
 	c.begin(s, e, Position{Seq: e.Seq, Time: e.StoredAt})
-	if len(c.free) < maxFree && cap(w.body) <= maxTexts/maxFree {
+	if w.body != nil && len(c.free) < maxFree && cap(w.body) <= maxTexts/maxFree {
 		defer func() { c.free = append(c.free, w.body) }()
 	}
 	b := p.body(answered)

@@ -89,7 +89,7 @@ type histories struct {
 	leading    []repeated // first leading messages of the newest request
 	leadingIDs []string   // immutable, because rows share it
 
-	answer []byte // newest answer, if it is withheld; nil if it is larger than maxHeldAnswer
+	answer []byte // newest answer, if it is withheld; nil if there was no memory for it
 	whole  bool   // the rest of the conversation is stored
 }
 
@@ -163,13 +163,10 @@ func (s *Store) Request(r *Request) (at Location) {
 	return at
 }
 
-// Release stores the new parts of a request that Request has withheld, and returns its location. The turn of r is not used.
+// Release stores the new parts of a request that Request has withheld since the last call of Forget, and returns its location.
 func (s *Store) Release(r *Request, p Place) Location {
 	if p.histories == nil {
 		return s.single(r)
-	}
-	if p.histories.epoch != s.epoch && p.branch != nil { // what the branch refers to may be deleted
-		p.branch.stored, p.branch.parent, p.branch.shared = 0, "", 0
 	}
 	body, parts := s.captured(r)
 	return s.place(r, p, body, parts)
@@ -331,7 +328,7 @@ func (s *Store) WithholdAnswer(b *Body) string {
 		return ""
 	}
 	if h := b.histories(); h != nil {
-		if h.answer = nil; len(body) <= maxHeldAnswer {
+		if h.answer = nil; len(body) <= maxHeldAnswer && !s.sessions.HalfFull() {
 			h.answer = bytes.Clone(body)
 		}
 		s.sessions.Keep(b.Turn, h, h.bytes())

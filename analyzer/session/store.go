@@ -184,6 +184,9 @@ func (s *Store) Len() int { return len(s.convs) }
 // Bytes returns the estimated size of all conversations.
 func (s *Store) Bytes() int64 { return s.bytes }
 
+// HalfFull reports whether the conversations use half of Config.Bytes, so that memory is to be left to them.
+func (s *Store) HalfFull() bool { return s.bytes >= s.cfg.Bytes/2 }
+
 // TakeEvicted returns the number of conversations evicted since the previous call because of Config.Bytes.
 func (s *Store) TakeEvicted() int {
 	n := s.evicted
