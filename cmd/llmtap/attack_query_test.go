@@ -341,6 +341,15 @@ var logInAttacks = []attack{
 		},
 	},
 	{
+		name: "the audit is read without a token, with a wrong one, with that of a hook", listeners: []string{"ui"}, short: true, want: "401",
+		run: func(w *attackWorld, l string) string {
+			return each([]string{"", "Bearer x", "Bearer " + serviceToken, "Bearer " + receiveToken}, func(token string) string {
+				h := http.Header{"Authorization": {token}}
+				return distinct([]string{w.secured.doAs(w.T, l, http.MethodGet, "/audit", "", h).status(), w.secured.doAs(w.T, l, http.MethodGet, "/audit?who=ann&format=csv", "", h).status()})
+			})
+		},
+	},
+	{
 		name: "tokens of machines: names of other keys, unknown roles, without an end, of 1 MB", listeners: []string{"http", "ui"}, short: true, want: "400",
 		run: func(w *attackWorld, l string) string {
 			return each([]string{
@@ -479,7 +488,7 @@ func scripts(w *attackWorld, l string) string {
 		"/conversation/" + escaped, "/exchange/" + escaped, "/exchange/" + escaped + "/raw",
 		"/incident?service=" + path + "&stage=" + path + "&why=" + path, "/incident/" + escaped, "/problem/" + escaped, "/problems?service=" + path + "&state=" + path,
 		"/versions?service=" + path, "/alerts/backtest?rule=" + path, "/explore/sql?sql=" + path, "/explore/affected?attr=" + path,
-		"/explore/" + escaped, "/" + escaped, "/login?next=/" + path,
+		"/explore/" + escaped, "/" + escaped, "/login?next=/" + path, "/audit", "/audit?who=" + path + "&what=" + path + "&target=" + path,
 		"/conversation/" + strings.ReplaceAll(path, "+", "%20"), "/exchange/" + strings.ReplaceAll(path, "+", "%20"),
 		"/exchange/" + strings.ReplaceAll(path, "+", "%20") + "/raw",
 	} {
