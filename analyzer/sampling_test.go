@@ -150,6 +150,16 @@ func TestSampledConversationWithFinding(t *testing.T) {
 	must.Equal(t, p.all(t, []string{first, broken, unanswered, early, alone}), "qas q-- q-- q-- q--", "readable")
 }
 
+// Recorded calls are imported to be read.
+func TestImportIsNotSampled(t *testing.T) {
+	s := newStream("")
+	ids := talk(s, "c", 2)
+	for _, st := range s.steps {
+		st.ev.Origin = event.OriginImport
+	}
+	must.Equal(t, play(t, sampling(t, content.Sampling{Service: "*", PerHour: 1}), s.steps).all(t, ids), "qa- qa-", "readable")
+}
+
 // The share of conversations is stored whole, in every process the same.
 func TestSampledShare(t *testing.T) {
 	s := newStream("")

@@ -48,10 +48,10 @@ const (
 )
 
 func (d Drop) String() string {
-	switch d {
-	case 0:
+	if d == 0 {
 		return ""
-	case Sampled:
+	}
+	if d == Sampled {
 		return "sampled"
 	}
 	return "quota"
