@@ -30,26 +30,27 @@
 //
 // # Which texts are stored if a service is sampled
 //
-// Texts are most of the bytes: of recorded traffic 71 %, and 80 % with the positions of histories (TestStorage); of the demo, whose
-// messages have few words, 43 %. So the rows of
-// exchanges, tool calls, runs and findings are always stored, and every count is exact; a Sampler chooses the texts. It decides by the hash of
-// the conversation's id, so that a conversation is stored as a whole, and each process decides the same.
+// Texts are most of the bytes: of recorded traffic 71 %, and 80 % with the positions of histories (TestStorage); of the demo,
+// whose messages have few words, 43 %. So the rows of exchanges, tool calls, runs and findings are always stored, and every
+// count is exact; a Sampler chooses the texts. It decides by the hash of the conversation's id, so that a conversation is
+// stored as a whole, and each process decides the same.
 //
 //	request ─> finding, or in the share ─> stored
 //	        └> withheld: waits with its body ─> the call failed, or shows something ─> stored ─> so is the rest of the conversation
 //	                                         └> dropped; the answer waits for the next request
 //
-// A request contains the history before it. To store that of a call that failed makes the earlier calls readable, too: their rows
-// have the ids of their contents and their branch from the beginning. The history has their answers as the agent sent them back;
-// what the model said in the last one, which the agent may have saved otherwise, is stored as it was, up to 64 KiB and while
-// conversations use less than half of MaxStateBytes. Not stored is what
-// only an earlier history of the conversation contains: messages that the agent has removed since. A call that shows something only
-// after it is complete, because a tool never replies or the run reports a success, affects later calls only.
+// A request contains the history before it. To store that of a call that failed makes the earlier calls readable, too: their
+// rows have the ids of their contents and their branch from the beginning. The history has their answers as the agent sent
+// them back; what the model said in the last one, which the agent may have saved otherwise, is stored as it was, up to 64 KiB
+// and while conversations use less than half of MaxStateBytes. Not stored is what only an earlier history of the conversation
+// contains: messages that the agent has removed since. A call that shows something only after it is complete, because a tool
+// never replies or the run reports a success, affects later calls only.
 //
-// Waiting bodies are as they were sent, perhaps compressed, and use at most a quarter of MaxStateBytes. A request that does not fit
-// is stored. One that waits during an erasure is dropped, because it may be what is erased. BenchmarkProcess/sampled measures that to withhold a request costs no more than to store it.
+// Waiting bodies are as they were sent, perhaps compressed, and use at most a quarter of MaxStateBytes. A request that does
+// not fit is stored. One that waits during an erasure is dropped, because it may be what is erased. BenchmarkProcess/sampled
+// measures that to withhold a request costs no more than to store it.
 //
-// The texts of an hour of stream time are limited by their size as captured, in the order in which they arrive, for each partition:
-// those of healthy calls by PerHour, those of others by twice as much. Counting them again lets a restart replay the hour, as
-// far as the look-back allows.
+// The texts of an hour of stream time are limited by their size as captured, in the order in which they arrive, for each
+// partition: those of healthy calls by PerHour, those of others by twice as much. Counting them again lets a restart replay
+// the hour, as far as the look-back allows.
 package content
