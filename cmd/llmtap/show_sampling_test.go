@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -67,8 +68,13 @@ func TestShowSampled(t *testing.T) {
 	if out, _, _ = s.show("failing"); strings.Contains(strings.ToLower(out), "not stored") {
 		t.Error(out)
 	}
-	out, _, _ = s.llmtap("doctor")
-	if !strings.Contains(out, "content.sampling: planner-api 10") {
-		t.Errorf("doctor: %s", out)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // until the second of the calls is counted
+		out, _, _ = s.llmtap("doctor")
+		if strings.Contains(out, "content.sampling: planner-api 10") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("doctor: %s", out)
+		}
 	}
 }
