@@ -124,7 +124,7 @@ func TestSampledConversationThatFails(t *testing.T) {
 	must.Equal(t, whole.all(t, append(ids, healthy...)), "qa- qa- qa- qa- qa- qa- qa- q-- qa- qa- qa- qa- qa-", "readable without sampling")
 	for id, want := range whole.exchanges {
 		got := p.exchanges[id]
-		got.TextsDropped, got.TextsShare = 0, 0
+		got.TextsDropped, got.TextsLeftOut = 0, 0
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("call %s is %+v, without sampling %+v", id, got, want)
 		}
@@ -182,7 +182,7 @@ func TestSampledShare(t *testing.T) {
 	if kept < 25 || kept > 55 {
 		t.Errorf("%d of %d conversations are stored", kept, len(ids))
 	}
-	must.Equal(t, p.exchanges[ids[0][0]].TextsShare, 0.1, "share in the row")
+	must.Equal(t, p.exchanges[ids[0][0]].TextsLeftOut, 0.9, "share in the row")
 }
 
 // Texts beyond the quota of an hour are not stored, unless calls fail, and then up to twice as much. The hour after, the texts of a
