@@ -2,6 +2,7 @@ package collector
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,12 +24,15 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/mcpserver"
 	problemsapi "github.com/llmtap/llmtap/cmd/llmtap/internal/problems"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/remote"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/dashboards/web"
+	"github.com/llmtap/llmtap/ingest/certs"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -318,6 +322,19 @@ func (w *leakWorld) tryAs(x, other, of *leakTeam, base, route string, r leakRequ
 	}
 }
 
+// show checks that llmtap show with the token of x has texts of its call, and does not know that of other.
+func (w *leakWorld) show(x, other *leakTeam) {
+	w.Helper()
+	c := must.Get(remote.NewClient(w.api, x.token, certs.Client{}, ""))(w.T)
+	e, err := show.Store{Q: c}.Exchange(w.Context(), x.ids["call"])
+	if err != nil || !strings.Contains(strings.Join(e.Messages, ""), x.mark("text")) {
+		w.Errorf("show of a call of %s: %v %+v", x.name, err, e)
+	}
+	if e, err := (show.Store{Q: c}).Exchange(w.Context(), other.ids["call"]); !errors.Is(err, show.ErrUnknown) {
+		w.Errorf("show of a call of %s with the token of %s: %v %+v", other.name, x.name, err, e)
+	}
+}
+
 // excerpt returns what is around a mark.
 func excerpt(text string, mark []string) string {
 	i := strings.Index(text, mark[len(mark)-1])
@@ -492,6 +509,19 @@ func TestTeamsLeakNothing(t *testing.T) {
 		params := map[string]string{"from": "2020-01-01 00:00:00", "begun": "2020-01-01 00:00:00", "rule": "", "failed": "false", "limit": "1000"}
 		body := jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": params, "stored": map[string]any{"name": name}})
 		w.try(w.api, "tail", leakRequest{method: http.MethodPost, path: remote.Path, body: body, reads: true})
+	}
+	for _, sql := range rows.Statements() { // those of show
+		params := map[string]string{
+			"id": "{call}", "conversation": "{conversation}", "exchange": "", "self": "", "tool": "{tool}", "exchanges": "['{call}']", "ids": "['x']", "at": "2100-01-01 00:00:00",
+			"n": "1000", "limit": "1000",
+		}
+		for _, id := range []string{"{call}", "{conversation}"} {
+			params["id"] = id
+			w.try(w.api, "show", leakRequest{method: http.MethodPost, path: remote.Path, body: jsonText(t, map[string]any{"sql": sql, "params": params}), reads: true})
+		}
+	}
+	for i, x := range w.teams {
+		w.show(x, w.teams[1-i])
 	}
 	for _, x := range w.teams {
 		for _, word := range leakWords {

@@ -54,13 +54,15 @@ type statement struct {
 // Probe is the statement that anybody may run.
 const Probe = "SELECT 1"
 
-// allow returns st for somebody who sees scope: those who may not run statements of their own run the stored query, as this process
-// knows it.
+// allow returns st for somebody who sees scope: those who may not run statements of their own run those of llmtap show, or the stored
+// query, as this process knows them.
 func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
 	err := scope.OwnSQL()
 	switch {
 	case err == nil, st.SQL == Probe && len(st.Params) == 0:
 		return st, nil
+	case rows.IsStatement(st.SQL):
+		return st, scope.Refuses(strings.Contains(st.SQL, "FROM messages"), nil)
 	case st.Stored == nil:
 		return st, err
 	}

@@ -4,6 +4,8 @@ package rows
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +38,23 @@ func StoredOf(ctx context.Context) *Stored {
 	q, _ := ctx.Value(storedKey{}).(*Stored)
 	return q
 }
+
+// statements are those of commands, by their texts.
+var statements = map[string]bool{}
+
+// Statement declares a statement of commands, which must be a function of its parameters, and returns it. A collector that has the same one
+// runs it for those who may not run statements of their own: with any parameters it returns rows that they may see, or contents by ids,
+// which are hashes that only these rows have.
+func Statement(sql string) string {
+	statements[sql] = true
+	return sql
+}
+
+// IsStatement reports whether sql is declared as a Statement.
+func IsStatement(sql string) bool { return statements[sql] }
+
+// Statements returns the declared statements, in order.
+func Statements() []string { return slices.Sorted(maps.Keys(statements)) }
 
 // A RefusedError means that somebody may not run a statement.
 type RefusedError struct{ Text string }

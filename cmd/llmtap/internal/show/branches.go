@@ -3,6 +3,7 @@ package show
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
@@ -22,10 +23,15 @@ type branch struct {
 
 type branches map[string]*branch
 
+var (
+	branchesOf = rows.Statement(`SELECT branch, position, message_id, parent, shared FROM history_final
+		WHERE conversation_id = {id:String} AND position < {n:UInt32}`)
+	contentsOf = rows.Statement("SELECT id, any(substring(body, 1, {n:UInt32})) AS body FROM messages WHERE id IN {ids:Array(String)} GROUP BY id")
+)
+
 // readBranches reads the first n positions of each branch of a conversation.
 func readBranches(ctx context.Context, q rows.Querier, conversation string, n int) (branches, error) {
-	found, err := rows.Read(ctx, q, "history", `SELECT branch, position, message_id, parent, shared FROM history_final
-		WHERE conversation_id = {id:String} AND position < {n:UInt32}`, map[string]string{"id": conversation, "n": fmt.Sprint(n)})
+	found, err := rows.Read(ctx, q, "history", branchesOf, map[string]string{"id": conversation, "n": fmt.Sprint(n)})
 	if err != nil {
 		return nil, err
 	}
@@ -66,15 +72,13 @@ func (all branches) find(name string, position int) (id string, ok bool) {
 
 // readContents calls each for every id with its stored body, cut to n bytes; 0 means whole bodies.
 func readContents(ctx context.Context, q rows.Querier, ids []string, n int, each func(id, body string)) error {
-	column := "any(body)"
-	if n > 0 {
-		column = fmt.Sprintf("any(substring(body, 1, %d))", n)
+	if n == 0 {
+		n = math.MaxInt32
 	}
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), maxIDs)]
 		ids = ids[len(some):]
-		found, err := rows.Read(ctx, q, "messages", "SELECT id, "+column+" AS body FROM messages WHERE id IN {ids:Array(String)} GROUP BY id",
-			map[string]string{"ids": rows.TextsParam(some)})
+		found, err := rows.Read(ctx, q, "messages", contentsOf, map[string]string{"ids": rows.TextsParam(some), "n": fmt.Sprint(n)})
 		if err != nil {
 			return err
 		}

@@ -19,11 +19,12 @@ import (
 )
 
 const (
-	maxExchanges   = 10_000   // maximum exchanges read of a conversation, without bodies
-	maxDescribed   = 64 << 10 // maximum bytes read of each message of a conversation
-	maxAnswer      = 1 << 20  // maximum bytes read of each answer
-	byConversation = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 10001`
+	maxExchanges = 10_000   // maximum exchanges read of a conversation, without bodies
+	maxDescribed = 64 << 10 // maximum bytes read of each message of a conversation
+	maxAnswer    = 1 << 20  // maximum bytes read of each answer
 )
+
+var byConversation = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 10001`)
 
 // A Conversation is a stored conversation with its exchanges in order.
 type Conversation struct {

@@ -13,11 +13,13 @@ type Finding struct {
 	Comparison *Comparison `json:"comparison,omitempty"` // nil if the rule needs none or the bodies are not stored
 }
 
+var findingsOf = rows.Statement(`SELECT rule_id, severity, predicted, status, first_seen, exchange_id, message_index, tool_call_id, tool_name, summary,
+		root_cause, confidence, evidence, fix, first_version, last_clean_version, clean_calls, code, answer_code
+	FROM findings_final WHERE conversation_id = {id:String} ORDER BY first_seen, message_index, finding_id LIMIT 10000`)
+
 // readFindings returns the findings of a conversation in the order of first_seen.
 func readFindings(ctx context.Context, q rows.Querier, conversation string) ([]Finding, error) {
-	found, err := rows.Read(ctx, q, "findings", `SELECT rule_id, severity, predicted, status, first_seen, exchange_id, message_index, tool_call_id, tool_name, summary,
-			root_cause, confidence, evidence, fix, first_version, last_clean_version, clean_calls, code, answer_code
-		FROM findings_final WHERE conversation_id = {id:String} ORDER BY first_seen, message_index, finding_id LIMIT 10000`, map[string]string{"id": conversation})
+	found, err := rows.Read(ctx, q, "findings", findingsOf, map[string]string{"id": conversation})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package show
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,23 @@ import (
 const (
 	maxCompared = 20 // findings of an exchange, and of a conversation, that are compared with the answer
 	comparing   = 4  // findings that are compared at a time: each reads several times
+)
+
+var (
+	askedBefore = rows.Statement(`SELECT exchange_id, tool_call_id FROM tool_calls_final
+		WHERE conversation_id = {conversation:String} AND tool_call_id IN {ids:Array(String)} AND exchange_id != {self:String}
+			AND asked_at < {at:DateTime64(9, 'UTC')}
+		ORDER BY asked_at DESC LIMIT 100`)
+	answeredBefore = rows.Statement(`SELECT exchange_id FROM exchanges_final
+		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND answer != ''
+			AND messages <= {n:UInt32}
+		ORDER BY messages DESC, stored_at DESC LIMIT 1`)
+	requestBefore = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges_final
+		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND branch != ''
+		ORDER BY stored_at DESC LIMIT 1`)
+	answerOf  = rows.Statement("SELECT dialect, capture, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1")
+	answersOf = rows.Statement(`SELECT dialect, answer FROM exchanges_final
+		WHERE conversation_id = {id:String} AND answer != '' ORDER BY stored_at DESC LIMIT 1000`)
 )
 
 // comparable reports whether a comparison explains f.
@@ -78,15 +96,16 @@ func (s Store) said(ctx context.Context, e *Exchange, f *Finding, request []reco
 		}
 		break
 	}
+	most := f.Message
+	if most < 0 {
+		most = math.MaxInt32
+	}
 	params := map[string]string{
-		"conversation": e.Conversation, "self": e.ID, "at": rows.TimeParam(e.storedAt), "ids": rows.TextsParam(ids), "n": fmt.Sprint(max(f.Message, 0)),
+		"conversation": e.Conversation, "self": e.ID, "at": rows.TimeParam(e.storedAt), "ids": rows.TextsParam(ids), "n": fmt.Sprint(most),
 	}
 	var answers []string
 	if len(ids) > 0 {
-		found, err := rows.Read(ctx, s.Q, "tool calls", `SELECT exchange_id, tool_call_id FROM tool_calls_final
-			WHERE conversation_id = {conversation:String} AND tool_call_id IN {ids:Array(String)} AND exchange_id != {self:String}
-				AND asked_at < {at:DateTime64(9, 'UTC')}
-			ORDER BY asked_at DESC LIMIT 100`, params)
+		found, err := rows.Read(ctx, s.Q, "tool calls", askedBefore, params)
 		if err != nil {
 			return nil, err
 		}
@@ -98,13 +117,7 @@ func (s Store) said(ctx context.Context, e *Exchange, f *Finding, request []reco
 		}
 	}
 	if len(answers) == 0 {
-		limit := "AND messages <= {n:UInt32}"
-		if f.Message < 0 {
-			limit = ""
-		}
-		found, err := rows.Read(ctx, s.Q, "answer", `SELECT exchange_id FROM exchanges_final
-			WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND answer != '' `+limit+`
-			ORDER BY messages DESC, stored_at DESC LIMIT 1`, params)
+		found, err := rows.Read(ctx, s.Q, "answer", answeredBefore, params)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +136,7 @@ func (s Store) said(ctx context.Context, e *Exchange, f *Finding, request []reco
 
 // answer returns the messages of the answer of an exchange; none if it is not stored.
 func (s Store) answer(ctx context.Context, exchange string) ([]Place, error) {
-	found, err := rows.Read(ctx, s.Q, "answer", "SELECT dialect, capture, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1", map[string]string{"id": exchange})
+	found, err := rows.Read(ctx, s.Q, "answer", answerOf, map[string]string{"id": exchange})
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -140,8 +153,7 @@ func (s Store) answer(ctx context.Context, exchange string) ([]Place, error) {
 // Answers returns the messages of the stored answers of a conversation, in order, as requests repeat them. At most the newest
 // 1,000 answers are read.
 func (s Store) Answers(ctx context.Context, conversation string) (messages []string, err error) {
-	found, err := rows.Read(ctx, s.Q, "answers", `SELECT dialect, answer FROM exchanges_final
-		WHERE conversation_id = {id:String} AND answer != '' ORDER BY stored_at DESC LIMIT 1000`, map[string]string{"id": conversation})
+	found, err := rows.Read(ctx, s.Q, "answers", answersOf, map[string]string{"id": conversation})
 	if err != nil {
 		return nil, err
 	}
@@ -167,9 +179,7 @@ func (s Store) before(ctx context.Context, f *Finding, params map[string]string)
 	if f.ToolCallID == "" {
 		return nil, nil
 	}
-	found, err := rows.Read(ctx, s.Q, "request before", `SELECT `+exchangeColumns+` FROM exchanges_final
-		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND branch != ''
-		ORDER BY stored_at DESC LIMIT 1`, params)
+	found, err := rows.Read(ctx, s.Q, "request before", requestBefore, params)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

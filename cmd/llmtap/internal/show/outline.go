@@ -8,8 +8,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
-// limitTimings bounds the calls whose times are read.
-const limitTimings = "5000"
+var timesOf = rows.Statement(`SELECT tool_call_id, state, asked_at, answered_at, started_at, ended_at, tool_status FROM tool_calls_final
+	WHERE conversation_id = {id:String} AND tool_call_id != '' AND asked_at <= {at:DateTime64(9, 'UTC')} ORDER BY asked_at DESC LIMIT 5000`)
 
 // Outline reads a conversation without texts: n exchanges around the one with id exchange. If exchange is "", these are the
 // exchanges around the newest with a violation, else around the newest failed one, else the newest ones. at is the position of
@@ -81,9 +81,7 @@ func (s Store) TimedExchange(ctx context.Context, id string) (*Exchange, map[str
 // timings returns the times of the calls that were made before e in its conversation, by call id. An id that was used several
 // times has no times, because it does not tell which call a message is about.
 func (s Store) timings(ctx context.Context, e *Exchange) (map[string]Timing, error) {
-	found, err := rows.Read(ctx, s.Q, "tool calls", `SELECT tool_call_id, state, asked_at, answered_at, started_at, ended_at, tool_status FROM tool_calls_final
-		WHERE conversation_id = {id:String} AND tool_call_id != '' AND asked_at <= {at:DateTime64(9, 'UTC')} ORDER BY asked_at DESC LIMIT `+limitTimings,
-		map[string]string{"id": e.Conversation, "at": rows.TimeParam(e.storedAt)})
+	found, err := rows.Read(ctx, s.Q, "tool calls", timesOf, map[string]string{"id": e.Conversation, "at": rows.TimeParam(e.storedAt)})
 	if err != nil {
 		return nil, err
 	}

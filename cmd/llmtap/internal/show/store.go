@@ -23,8 +23,18 @@ import (
 const (
 	minPrefix     = 8 // minimum characters of an id prefix
 	maxCandidates = 5 // matches listed for an ambiguous prefix
-	byExchange    = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
 )
+
+var (
+	byExchange     = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`)
+	isExchange     = rows.Statement(`SELECT argMax(conversation_id, seq) AS conversation FROM exchanges WHERE exchange_id = {id:String} GROUP BY exchange_id`)
+	isConversation = rows.Statement("SELECT 1 FROM exchanges WHERE conversation_id = {id:String} LIMIT 1")
+	byPrefix       = map[string]string{"exchange_id": withPrefix("exchange_id"), "conversation_id": withPrefix("conversation_id")}
+)
+
+func withPrefix(column string) string {
+	return rows.Statement("SELECT DISTINCT " + column + " AS id FROM exchanges WHERE startsWith(" + column + ", {id:String}) ORDER BY id LIMIT 6")
+}
 
 // ErrUnknown means that no stored exchange or conversation has the id.
 var ErrUnknown = errors.New("no stored call or conversation has this id")
@@ -45,12 +55,11 @@ func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation s
 	var exchanges, conversations []rows.Row
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		exchanges, err = rows.Read(both, s.Q, "exchange_id", `SELECT argMax(conversation_id, seq) AS conversation FROM exchanges
-			WHERE exchange_id = {id:String} GROUP BY exchange_id`, params)
+		exchanges, err = rows.Read(both, s.Q, "exchange_id", isExchange, params)
 		return err
 	})
 	g.Go(func() (err error) {
-		conversations, err = rows.Read(both, s.Q, "conversation_id", "SELECT 1 FROM exchanges WHERE conversation_id = {id:String} LIMIT 1", params)
+		conversations, err = rows.Read(both, s.Q, "conversation_id", isConversation, params)
 		return err
 	})
 	switch err := g.Wait(); {
@@ -66,7 +75,7 @@ func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation s
 	}
 	var all []string
 	for _, column := range []string{"exchange_id", "conversation_id"} {
-		found, err := rows.Read(ctx, s.Q, column, "SELECT DISTINCT "+column+" AS id FROM exchanges WHERE startsWith("+column+", {id:String}) ORDER BY id LIMIT 6", params)
+		found, err := rows.Read(ctx, s.Q, column, byPrefix[column], params)
 		if err != nil {
 			return "", "", err
 		}

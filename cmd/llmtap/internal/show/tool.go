@@ -35,17 +35,27 @@ type ToolCall struct {
 	replied    bool
 }
 
-// ToolCalls returns the newest limit calls of a tool, oldest first. The tool is a function name or a call id. If exchange is
-// not "", only calls that it made or whose reply it sent are returned.
-func (s Store) ToolCalls(ctx context.Context, conversation, exchange, tool string, limit int) (calls []ToolCall, more bool, err error) {
-	params := map[string]string{"conversation": conversation, "exchange": exchange, "tool": tool, "limit": fmt.Sprint(limit + 1)}
-	found, err := rows.Read(ctx, s.Q, "tool calls", `SELECT * FROM
+var (
+	callsOfTool = rows.Statement(`SELECT * FROM
 		(
 			SELECT asked_at, exchange_id, tool_name, tool_call_id, state, answered_at, answered_by FROM tool_calls_final
 			WHERE conversation_id = {conversation:String} AND (tool_name = {tool:String} OR tool_call_id = {tool:String})
 				AND ({exchange:String} IN ('', exchange_id, answered_by))
 			ORDER BY asked_at DESC LIMIT {limit:UInt32}
-		) ORDER BY asked_at, exchange_id`, params)
+		) ORDER BY asked_at, exchange_id`)
+	answersAmong = rows.Statement(`SELECT exchange_id, dialect, capture, answer, length(lead) AS lead FROM exchanges_final
+		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)}`)
+	addedAmong = rows.Statement(`SELECT exchange_id, position, message_id FROM history_final
+		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)} AND message_id != ''`)
+	conversationOf = rows.Statement("SELECT conversation_id FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1")
+	toolsOf        = rows.Statement("SELECT DISTINCT toString(tool_name) AS tool_name FROM tool_calls_final WHERE conversation_id = {id:String} ORDER BY tool_name LIMIT 50")
+)
+
+// ToolCalls returns the newest limit calls of a tool, oldest first. The tool is a function name or a call id. If exchange is
+// not "", only calls that it made or whose reply it sent are returned.
+func (s Store) ToolCalls(ctx context.Context, conversation, exchange, tool string, limit int) (calls []ToolCall, more bool, err error) {
+	params := map[string]string{"conversation": conversation, "exchange": exchange, "tool": tool, "limit": fmt.Sprint(limit + 1)}
+	found, err := rows.Read(ctx, s.Q, "tool calls", callsOfTool, params)
 	if err != nil {
 		return nil, false, err
 	}
@@ -74,8 +84,7 @@ func (s Store) ToolCalls(ctx context.Context, conversation, exchange, tool strin
 // readTexts sets the arguments and replies of calls.
 func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation string, exchanges []string) error {
 	params := map[string]string{"conversation": conversation, "exchanges": rows.TextsParam(exchanges)}
-	found, err := rows.Read(ctx, s.Q, "answers", `SELECT exchange_id, dialect, capture, answer, length(lead) AS lead FROM exchanges_final
-		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)}`, params)
+	found, err := rows.Read(ctx, s.Q, "answers", answersAmong, params)
 	if err != nil {
 		return err
 	}
@@ -100,8 +109,7 @@ func (s Store) readTexts(ctx context.Context, calls []ToolCall, conversation str
 	}); err != nil {
 		return err
 	}
-	found, err = rows.Read(ctx, s.Q, "replies", `SELECT exchange_id, position, message_id FROM history_final
-		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)} AND message_id != ''`, params)
+	found, err = rows.Read(ctx, s.Q, "replies", addedAmong, params)
 	if err != nil {
 		return err
 	}
@@ -158,7 +166,7 @@ func setReplies(calls []ToolCall, exchange string, index int, body string) {
 
 func (s Store) writeTool(ctx context.Context, w io.Writer, exchange, conversation string, o Options) error {
 	if exchange != "" {
-		found, err := rows.Read(ctx, s.Q, "exchange", "SELECT conversation_id FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1", map[string]string{"id": exchange})
+		found, err := rows.Read(ctx, s.Q, "exchange", conversationOf, map[string]string{"id": exchange})
 		if err != nil {
 			return err
 		}
@@ -241,8 +249,7 @@ func toolRows(calls []ToolCall) *clickhouse.Result {
 
 // unknownTool returns an error that lists the tools of the conversation.
 func (s Store) unknownTool(ctx context.Context, conversation, tool string) error {
-	found, err := rows.Read(ctx, s.Q, "tools", "SELECT DISTINCT toString(tool_name) AS tool_name FROM tool_calls_final WHERE conversation_id = {id:String} ORDER BY tool_name LIMIT 50",
-		map[string]string{"id": conversation})
+	found, err := rows.Read(ctx, s.Q, "tools", toolsOf, map[string]string{"id": conversation})
 	if err != nil {
 		return err
 	}
