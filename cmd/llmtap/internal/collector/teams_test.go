@@ -510,10 +510,10 @@ func TestTeamsLeakNothing(t *testing.T) {
 		body := jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": params, "stored": map[string]any{"name": name}})
 		w.try(w.api, "tail", leakRequest{method: http.MethodPost, path: remote.Path, body: body, reads: true})
 	}
-	for _, sql := range rows.Statements() { // those of show
+	for _, sql := range rows.Statements() { // those of show, repair and query
 		params := map[string]string{
 			"id": "{call}", "conversation": "{conversation}", "exchange": "", "self": "", "tool": "{tool}", "exchanges": "['{call}']", "ids": "['x']", "at": "2100-01-01 00:00:00",
-			"n": "1000", "limit": "1000",
+			"n": "1000", "limit": "1000", "name": "",
 		}
 		for _, id := range []string{"{call}", "{conversation}"} {
 			params["id"] = id

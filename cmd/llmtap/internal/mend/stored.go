@@ -15,6 +15,9 @@ import (
 // ErrNotStored means that the bodies of a conversation are not stored.
 var ErrNotStored = errors.New("the newest request is not stored whole")
 
+var newestCall = rows.Statement(`SELECT exchange_id FROM exchanges_final
+	WHERE conversation_id = {id:String} ORDER BY stored_at DESC, exchange_id DESC LIMIT 1`)
+
 // Stored returns the newest request of a stored conversation, with the answers of its earlier exchanges. id may be a prefix.
 func Stored(ctx context.Context, q rows.Querier, id string) (*History, error) {
 	store := show.Store{Q: q}
@@ -25,8 +28,7 @@ func Stored(ctx context.Context, q rows.Querier, id string) (*History, error) {
 	if conversation == "" {
 		return nil, fmt.Errorf("%w: %q is a call without a conversation", show.ErrUnknown, id)
 	}
-	newest, err := rows.Read(ctx, q, "newest call", `SELECT exchange_id FROM exchanges_final
-		WHERE conversation_id = {id:String} ORDER BY stored_at DESC, exchange_id DESC LIMIT 1`, map[string]string{"id": conversation})
+	newest, err := rows.Read(ctx, q, "newest call", newestCall, map[string]string{"id": conversation})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/nearest"
 )
 
+var newest = rows.Statement("SELECT toBool(count() > 0) AS stored, max(started_at) AS newest FROM exchanges")
+
 // WriteNoRows writes why a query has no rows, as far as that is known: its time range, the newest call, and that only
 // shapes of bodies are stored.
 func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier, params map[string]string, style *terminal.Style) error {
@@ -25,7 +27,7 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 		text = append(text, "(no rows)")
 	}
 	if hasRange {
-		all, err := rows.Read(ctx, store, "newest call", "SELECT toBool(count() > 0) AS stored, max(started_at) AS newest FROM exchanges", nil)
+		all, err := rows.Read(ctx, store, "newest call", newest, nil)
 		if err != nil {
 			return err
 		}
@@ -55,15 +57,19 @@ func (q *Query) WriteNoRows(ctx context.Context, w io.Writer, store rows.Querier
 
 // stored are the statements that list the stored names of filters.
 var stored = []struct{ filter, sql string }{
-	{"service", "SELECT toString(service) AS name FROM exchanges"},
-	{"stage", "SELECT toString(stage) AS name FROM exchanges"},
-	{"environment", "SELECT toString(environment) AS name FROM exchanges"},
-	{"version", "SELECT toString(service_version) AS name FROM exchanges"},
-	{"provider", "SELECT toString(provider) AS name FROM exchanges"},
-	{"model", "SELECT toString(model) AS name FROM exchanges"},
-	{"tool", "SELECT toString(arrayJoin(tools)) AS name FROM exchanges UNION ALL SELECT toString(tool_name) FROM tool_calls"},
-	{"attr", "SELECT toString(arrayJoin(mapKeys(attributes))) AS name FROM exchanges"},
-	{"cause", "SELECT toString(arrayJoin([cause, root_cause])) AS name FROM exchanges WHERE failed"},
+	{"service", names("SELECT toString(service) AS name FROM exchanges")},
+	{"stage", names("SELECT toString(stage) AS name FROM exchanges")},
+	{"environment", names("SELECT toString(environment) AS name FROM exchanges")},
+	{"version", names("SELECT toString(service_version) AS name FROM exchanges")},
+	{"provider", names("SELECT toString(provider) AS name FROM exchanges")},
+	{"model", names("SELECT toString(model) AS name FROM exchanges")},
+	{"tool", names("SELECT toString(arrayJoin(tools)) AS name FROM exchanges UNION ALL SELECT toString(tool_name) FROM tool_calls")},
+	{"attr", names("SELECT toString(arrayJoin(mapKeys(attributes))) AS name FROM exchanges")},
+	{"cause", names("SELECT toString(arrayJoin([cause, root_cause])) AS name FROM exchanges WHERE failed")},
+}
+
+func names(sql string) string {
+	return rows.Statement("SELECT name FROM (" + sql + ") GROUP BY name ORDER BY name = {name:String} DESC, name = '', name LIMIT 1000")
 }
 
 // knownNames returns an error if no call has a name that a filter of the command line requires. A cause that llmtap knows needs no call.
@@ -76,7 +82,7 @@ func (q *Query) knownNames(ctx context.Context, store rows.Querier) error {
 			if name == "" || s.filter == "cause" && slices.Contains(ruledoc.IDs(), name) {
 				continue
 			}
-			all, err := rows.Read(ctx, store, "known names", "SELECT name FROM ("+s.sql+") GROUP BY name ORDER BY name = {name:String} DESC, name = '', name LIMIT 1000", map[string]string{"name": name})
+			all, err := rows.Read(ctx, store, "known names", s.sql, map[string]string{"name": name})
 			if err != nil {
 				return err
 			}

@@ -54,7 +54,7 @@ type statement struct {
 // Probe is the statement that anybody may run.
 const Probe = "SELECT 1"
 
-// allow returns st for somebody who sees scope: those who may not run statements of their own run those of llmtap show, or the stored
+// allow returns st for somebody who sees scope: those who may not run statements of their own run those of commands, or the stored
 // query, as this process knows them.
 func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
 	err := scope.OwnSQL()

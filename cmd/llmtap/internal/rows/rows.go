@@ -43,7 +43,7 @@ func StoredOf(ctx context.Context) *Stored {
 var statements = map[string]bool{}
 
 // Statement declares a statement of commands, which must be a function of its parameters, and returns it. A collector that has the same one
-// runs it for those who may not run statements of their own: with any parameters it returns rows that they may see, or contents by ids,
+// runs it for those who may not run statements of their own: whatever its parameters, it returns of rows that they may see, or contents by ids,
 // which are hashes that only these rows have.
 func Statement(sql string) string {
 	statements[sql] = true
