@@ -80,7 +80,7 @@ func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, h
 		return
 	}
 	if c.sampler != nil && e.Origin != event.OriginImport { // recorded calls are imported to be read
-		e.TextsLeftOut = 1 - c.sampler.Share(e.Labels.Service)
+		e.TextsLeftOut = float32(1 - c.sampler.Share(e.Labels.Service))
 	}
 	if drops := c.drops(s, p, len(p.findings) > 0 || len(p.signals) > 0); drops != 0 {
 		w, fits := &withheld{drops: drops, epoch: c.epoch}, pending+len(h.ev.Body) <= c.maxHeld

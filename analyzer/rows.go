@@ -63,7 +63,7 @@ type Exchange struct {
 	Ended                                   string // how the answer of a call that did not fail ended, as EndedLimit; "" for others
 	Stream                                  bool
 	TextsDropped                            content.Drop // why the texts of the call were not stored with it; a later call of the conversation may have stored them
-	TextsLeftOut                            float64      // share of the conversations whose texts are not stored, see content.Sampling
+	TextsLeftOut                            float32      // share of the conversations whose texts are not stored, see content.Sampling
 	RequestBytes, ResponseBytes             int
 	Messages                                int // messages in the request
 	ToolCalls                               int // calls in the answer

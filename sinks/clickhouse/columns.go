@@ -118,7 +118,7 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("messages_at", func(e *analyzer.Exchange) uint32 { return u32(e.MessagesAt) }),
 	col("answer", func(e *analyzer.Exchange) string { return e.Answer }),
 	col("texts_dropped", func(e *analyzer.Exchange) string { return e.TextsDropped.String() }),
-	col("texts_share", func(e *analyzer.Exchange) float32 { return float32(1 - e.TextsLeftOut) }),
+	col("texts_share", func(e *analyzer.Exchange) float32 { return float32(math.Round(1e6*(1-float64(e.TextsLeftOut))) / 1e6) }),
 )
 
 var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels { return &f.Labels }),
