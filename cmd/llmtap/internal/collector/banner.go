@@ -96,7 +96,10 @@ func (c *Collector) describe(w io.Writer, source string, notReady error) {
 func (c *Collector) sampling() string {
 	var list []string
 	for _, s := range c.cfg.Content.Sampling {
-		text := fmt.Sprintf("of %s: %.3g%% of the conversations and all that fail", s.Service, 100*s.Share)
+		text := fmt.Sprintf("of %s: all", s.Service)
+		if s.Share < 1 {
+			text = fmt.Sprintf("of %s: %.3g%% of the conversations and all that fail", s.Service, 100*s.Share)
+		}
 		if s.PerHour > 0 {
 			text += fmt.Sprintf(", %s an hour", config.FormatSize(s.PerHour))
 		}

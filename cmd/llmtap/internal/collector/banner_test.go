@@ -76,8 +76,7 @@ func TestDescribe(t *testing.T) {
               over gRPC: http://127.0.0.1:4317
   ClickHouse  embedded, /var/lib/llmtap/clickhouse
   Texts       of indexer-*: 10% of the conversations and all that fail, 1GiB an
-              hour; of shop: 100% of the conversations and all that fail, 5MiB
-              an hour
+              hour; of shop: all, 5MiB an hour
   Commands    llmtap query causes
   Alerts      log only; for Slack: --slack-token-file, --slack-channel
   Health      http://127.0.0.1:8088/readyz

@@ -1,6 +1,7 @@
 /*
 Package remote runs read-only queries on the ClickHouse of a collector on another machine, or of another user. Those who may not run
-statements of their own, such as a token of a team, run stored queries, which the collector binds itself.
+statements of their own, such as a token of a team, run stored queries, which the collector binds itself, and declared statements of
+commands (rows.Statement).
 
 	llmtap show --url ─> Client ── POST /api/query: JSON {"sql", "params", "stored"} ──> guard of the listener ─> Handler ─> ClickHouse
 	                        <──────── rows in ClickHouse's Native format ────────
@@ -16,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -54,6 +56,9 @@ type statement struct {
 // Probe is the statement that anybody may run.
 const Probe = "SELECT 1"
 
+// readsTexts matches statements that read texts of bodies.
+var readsTexts = regexp.MustCompile(`\b(?:FROM|JOIN)\s+messages`)
+
 // allow returns st for somebody who sees scope: those who may not run statements of their own run those of commands, or the stored
 // query, as this process knows them.
 func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
@@ -62,7 +67,7 @@ func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
 	case err == nil, st.SQL == Probe && len(st.Params) == 0:
 		return st, nil
 	case rows.IsStatement(st.SQL):
-		return st, scope.Refuses(strings.Contains(st.SQL, "FROM messages"), nil)
+		return st, scope.Refuses(readsTexts.MatchString(st.SQL), nil)
 	case st.Stored == nil:
 		return st, err
 	}
