@@ -278,8 +278,9 @@ func hasText(column, value string, bind func(string) string) (string, error) {
 	indexed := ""
 	words := asciiWord.FindAllString(text, -1)
 	if len(words) > 0 && strings.IndexFunc(text, func(r rune) bool { return r > '~' }) < 0 {
-		longest := slices.MaxFunc(words, func(a, b string) int { return len(a) - len(b) })
-		indexed = ` AND hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), ` + bind(longest) + ")"
+		longest := bind(slices.MaxFunc(words, func(a, b string) int { return len(a) - len(b) }))
+		// The letter of an escape sequence \n or \t belongs to the word after it.
+		indexed = " AND (hasToken(lower(body), " + longest + ") OR hasToken(lower(body), concat('n', " + longest + ")) OR hasToken(lower(body), concat('t', " + longest + ")))"
 	}
 	// A scalar is read once for a statement. Bodies with the text are found faster than their words, which the index requires.
 	messages := "(SELECT arrayJoin((SELECT groupArray(id) FROM messages WHERE kind != 'parameters' AND " + stored + " AND positionCaseInsensitive(body, " + bind(text) + ") > 0" + indexed + ")))"

@@ -13,7 +13,7 @@ WITH
     arraySort(w -> -length(w), splitByNonAlpha(phrase))[1] AS longest_word,
     match(phrase, '[^ -~]') OR empty(longest_word) AS full_scan,
     kind != 'parameters'
-        AND (full_scan OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(full_scan, 'a', longest_word)))
+        AND (full_scan OR hasToken(lower(body), if(full_scan, 'a', longest_word)) OR hasToken(lower(body), concat('n', longest_word)) OR hasToken(lower(body), concat('t', longest_word)))
         AND position(lower(body), phrase) > 0 AS matches,
     (
         SELECT (groupArray(id), min(id), min(seen_at))

@@ -39,7 +39,14 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
   <background_schedule_pool_size>16</background_schedule_pool_size>
   <!-- By default 128 threads, each with three open files, delete merged parts. -->
   <max_parts_cleaning_thread_pool_size>4</max_parts_cleaning_thread_pool_size>
+  <!-- Columns whose table has no codec: those of a new part are not compressed, those of a merged part are. -->
+  <compression>
+    <case><min_part_size>0</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>none</method></case>
+    <case><min_part_size>1</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>zstd</method><level>2</level></case>
+  </compression>
+  <macros><llmtap_codec>Default</llmtap_codec></macros>
   <merge_tree>
+    <default_compression_codec>LZ4</default_compression_codec>
     <min_free_disk_bytes_to_perform_insert>{{.MinFreeDisk}}</min_free_disk_bytes_to_perform_insert>
     <fsync_after_insert>1</fsync_after_insert>
     <fsync_part_directory>1</fsync_part_directory>

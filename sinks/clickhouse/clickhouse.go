@@ -128,6 +128,9 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("migrate schema: %w", err)
 	}
+	if err := s.compressMerged(ctx); err != nil {
+		return fmt.Errorf("set the codec of bodies: %w", err)
+	}
 	if err := s.applyRetention(ctx); err != nil {
 		return fmt.Errorf("set retention: %w", err)
 	}

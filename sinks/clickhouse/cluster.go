@@ -116,7 +116,7 @@ func (t topology) alterTable(r *sqlReader) ([]string, error) {
 		switch {
 		case r.accept("ADD COLUMN"), r.accept("MODIFY COLUMN"):
 			columns = true
-		case r.accept("ADD INDEX"), r.accept("DROP INDEX"), r.accept("MODIFY SETTING"): // only the local tables have these
+		case r.accept("ADD INDEX"), r.accept("DROP INDEX"), r.accept("MATERIALIZE INDEX"), r.accept("MODIFY SETTING"): // only the local tables have these
 			others = true
 		default:
 			return nil, fmt.Errorf("ALTER TABLE %s: %s is not supported on a cluster", name.Text, r.next().Text)

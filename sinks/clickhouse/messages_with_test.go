@@ -22,7 +22,7 @@ func TestMessagesWith(t *testing.T) {
 	for i := range 400 {
 		text := strings.Repeat(fmt.Sprintf("word%d of many ", i), 2000)
 		if i == 77 {
-			text += `\nNeedle.py: port=8080,\t\"Quoted\" C3PO 世界`
+			text += `\nNeedle.py: port=8080,\t\"Quoted\" C3PO\tTabbed C:\\next 世界`
 		}
 		h := analyzer.HistoryEntry{
 			Seq: uint64(i + 1), SeenAt: at, Service: "trips", Conversation: fmt.Sprintf("conv-%d", i), Branch: fmt.Sprint(i), Content: fmt.Sprintf("%08x%032x", i+1, i), Role: "user",
@@ -37,7 +37,7 @@ func TestMessagesWith(t *testing.T) {
 	}
 	q := must.Get(queries.Get("messages_with"))(t)
 	for text, want := range map[string]string{
-		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
+		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "tabbed": "conv-77", "next": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
 		"needl": "", "nothing": "", "word400": "", `"role":"tool"`: "", "\x00": "", "…": "",
 	} {
 		sql, params, err := q.Bind(queries.Values{"text": {text}}, time.Now())
@@ -72,8 +72,8 @@ func TestMessagesWith(t *testing.T) {
 			t.Fatal("the query does not begin with the search for hits")
 		}
 		plan := must.Get(s.Query(t.Context(), "EXPLAIN indexes = 1 "+with+"\n"+search, params))(t)
-		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "body_index") {
-			t.Errorf("body_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
+		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "word_index") {
+			t.Errorf("word_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
 		}
 	}
 }

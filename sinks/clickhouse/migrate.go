@@ -243,6 +243,19 @@ func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
 	return nil
 }
 
+// compressMerged lets an engine that is configured for it (package chdb, engine_config.go) compress bodies when it merges them for the
+// first time, and not when they are inserted. A server compresses both, because it may send new parts to replicas or to a remote disk.
+func (s *Sink) compressMerged(ctx context.Context) error {
+	const pending = `SELECT count() FROM system.columns
+		WHERE database = currentDatabase() AND table = 'messages' AND name = 'body' AND compression_codec != 'CODEC(Default)'
+			AND 'llmtap_codec' IN (SELECT macro FROM system.macros)`
+	var n uint64
+	if err := s.conn.QueryRow(ctx, pending).Scan(&n); err != nil || n == 0 {
+		return err
+	}
+	return s.conn.Exec(ctx, "ALTER TABLE messages MODIFY COLUMN body CODEC(Default), MODIFY SETTING default_compression_codec = ''")
+}
+
 // applied returns the migrations recorded in the database. If a number has several checksums, two releases with
 // different files have started concurrently.
 func (s *Sink) applied(ctx context.Context) (applied []appliedMigration, err error) {

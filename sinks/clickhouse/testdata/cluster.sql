@@ -581,3 +581,15 @@ SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_fin
 
 INSERT INTO migrations (number, name, checksum, applied_at) VALUES (17, '0017_sampling.sql', '4ac9df4b593f630b62910ce1417ba6d70873f731c2c3cbb756f3a16ca92ece9b', now64(3));
 
+-- 0018_word_index.sql
+
+-- The index of words without replacing escape sequences first, which takes a third of its time. A word after \n or \t is one with that letter
+-- before it, so queries search for these, too.
+ALTER TABLE messages_local ON CLUSTER 'main' DROP INDEX IF EXISTS body_index;
+
+ALTER TABLE messages_local ON CLUSTER 'main' ADD INDEX IF NOT EXISTS word_index lower(body) TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2;
+
+ALTER TABLE messages_local ON CLUSTER 'main' MATERIALIZE INDEX IF EXISTS word_index;
+
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (18, '0018_word_index.sql', '5d1074b85c45c04b9646cf06b696f8fd91480d254f91137d0860728c9ad4208d', now64(3));
+

@@ -442,13 +442,13 @@ CREATE TABLE messages
     `kind` LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     `seen_at` DateTime('UTC') COMMENT 'stream time; version of the row' CODEC(Delta(4), ZSTD(1)),
     `bytes` UInt32 COMMENT 'size as captured' CODEC(T64, ZSTD(1)),
-    `body` String COMMENT 'redacted' CODEC(ZSTD(2))
+    `body` String COMMENT 'redacted' CODEC(Default)
 SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
-    INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2)
+    INDEX word_index lower(body) TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2)
 ENGINE = ReplacingMergeTree(seen_at)
 ORDER BY id
-SETTINGS index_granularity_bytes = 1048576, merge_selector_base = 16, min_parts_to_merge_at_once = 16, index_granularity = 8192;
+SETTINGS index_granularity_bytes = 1048576, merge_selector_base = 16, min_parts_to_merge_at_once = 16, index_granularity = 8192, default_compression_codec = '';
 
 CREATE VIEW messages_final
 (
