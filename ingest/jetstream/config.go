@@ -41,6 +41,7 @@ type Config struct {
 	MaxAge   time.Duration `yaml:"max_age"`                // maximum age of an event in the stream
 	MaxBytes int64         `yaml:"max_bytes" unit:"bytes"` // maximum size of the event stream; 0: no limit
 	Replicas int           `yaml:"replicas"`               // replicas of new streams and buckets
+	Compress bool          `yaml:"compress"`               // the servers compress the event stream on disk with S2
 
 	// KeepStored keeps events in the stream until MaxAge. Otherwise analyzers remove them once they are stored and no longer
 	// needed for a restart, see PurgeStored.

@@ -37,10 +37,10 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	if cfg := limits(); cfg.MaxAge != 24*time.Hour || cfg.MaxBytes != -1 || cfg.Duplicates != 10*time.Second || cfg.Storage != natsjs.FileStorage {
 		t.Errorf("limits %+v", cfg)
 	}
-	c.cfg.MaxAge, c.cfg.MaxBytes = time.Hour, 64<<20
+	c.cfg.MaxAge, c.cfg.MaxBytes, c.cfg.Compress = time.Hour, 64<<20, true
 	for range 2 {
 		must.Do(t, c.Ensure(ctx))
-		if cfg := limits(); cfg.MaxAge != time.Hour || cfg.MaxBytes != 64<<20 {
+		if cfg := limits(); cfg.MaxAge != time.Hour || cfg.MaxBytes != 64<<20 || cfg.Compression != natsjs.S2Compression {
 			t.Errorf("limits %+v", cfg)
 		}
 	}

@@ -60,6 +60,9 @@ func (c *Conn) streams() []natsjs.StreamConfig {
 		all[i].Duplicates, all[i].Replicas = smallDuplicateWindow, c.cfg.Replicas
 	}
 	all[0].Duplicates = duplicateWindow
+	if c.cfg.Compress {
+		all[0].Compression = natsjs.S2Compression
+	}
 	if c.refusing.Load() {
 		// A stream that discards new messages keeps what it has, whatever its limits.
 		all[0].Discard, all[0].MaxMsgs = natsjs.DiscardNew, 1
@@ -90,7 +93,8 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 		return err
 	}
 	cfg := s.CachedInfo().Config
-	same := cfg.MaxAge == want.MaxAge && cfg.MaxBytes == want.MaxBytes && cfg.Duplicates == want.Duplicates && cfg.Discard == want.Discard && cfg.MaxMsgs == want.MaxMsgs
+	same := cfg.MaxAge == want.MaxAge && cfg.MaxBytes == want.MaxBytes && cfg.Duplicates == want.Duplicates && cfg.Discard == want.Discard && cfg.MaxMsgs == want.MaxMsgs &&
+		cfg.Compression == want.Compression
 	for _, subject := range want.Subjects {
 		if !slices.Contains(cfg.Subjects, subject) {
 			cfg.Subjects, same = append(cfg.Subjects, subject), false
@@ -99,8 +103,8 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 	if same {
 		return nil
 	}
-	c.log.Info("updating the limits of a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes, "discard", want.Discard)
-	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard, cfg.MaxMsgs = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard, want.MaxMsgs
+	c.log.Info("updating a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes, "discard", want.Discard, "compression", want.Compression)
+	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard, cfg.MaxMsgs, cfg.Compression = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard, want.MaxMsgs, want.Compression
 	_, err = c.js.UpdateStream(ctx, cfg)
 	return err
 }

@@ -174,7 +174,7 @@ func (c *Config) validateNATS(v *validator) {
 		return
 	}
 	login := c.NATS
-	login.MaxAge, login.MaxBytes, login.Replicas, login.KeepStored = 0, 0, 0, false
+	login.MaxAge, login.MaxBytes, login.Replicas, login.KeepStored, login.Compress = 0, 0, 0, false, false
 	if c.TLS.ClientCAFile != "" { // which commands on this machine need, too
 		login.CertFile, login.KeyFile = "", ""
 	}
