@@ -125,3 +125,16 @@ func TestMessagesWithCommonWord(t *testing.T) {
 	f(queries.Values{"since": {"90 seconds"}}, "conv-007 conv-199")
 	f(queries.Values{"since": {"10 seconds"}}, "")
 }
+
+// The embedded engine compresses bodies when it merges them.
+func TestBodiesAreCompressedByMerges(t *testing.T) {
+	s := open(t)
+	b := &sinks.Batch{Contents: []analyzer.Content{{ID: "1", Kind: content.KindMessage, SeenAt: time.Now(), Body: strings.Repeat("word ", 20_000)}}}
+	const codecs = "SELECT groupUniqArray(default_compression_codec), sum(data_compressed_bytes) > 100000 FROM system.parts WHERE active AND database = currentDatabase() AND table = 'messages'"
+	must.Do(t, s.Write(t.Context(), b))
+	must.Equal(t, query(t, s, codecs, nil), "[NONE]\t1\n", "inserted")
+	b.Contents[0].ID = "2"
+	must.Do(t, s.Write(t.Context(), b))
+	must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE messages FINAL"))
+	must.Equal(t, query(t, s, codecs, nil), "[ZSTD(2)]\t0\n", "merged")
+}
