@@ -68,7 +68,7 @@ var importRules = []struct {
 	{"dashboards/access", nil, "listeners of all kinds ask it who may do what"},
 	{"dashboards", []string{"dashboards", "ingest/nearest", "ingest/quantity", "ingest/sdk/go/event", "alerts/differ", "analyzer/price", "analyzer/promptcache"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
-	{"deploy/bench", []string{"ingest/sdk/go/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "sinks/clickhouse$", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
+	{"deploy/bench", []string{"ingest/sdk/go$", "ingest/sdk/go/event", "ingest/jetstream", "ingest/recorded", "sinks/chdb", "sinks/clickhouse$", "deploy/bench/"}, "it measures llmtap from outside, as a process"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk/go$", "ingest/sdk/go/event", "ingest/loopback", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
 	{"cmd", []string{""}, "main is wiring, and the packages of its commands may use everything"},
 }

@@ -20,6 +20,10 @@ var update = flag.Bool("update", false, "write the output of size to SIZING.md")
 
 func TestMain(m *testing.M) {
 	chdb.RunChild()
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") { // a process of TestRate or TestProxy
+		main()
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -38,6 +42,50 @@ func TestRate(t *testing.T) {
 	t.Log("\n" + out.String())
 	for _, want := range []string{"| 30 calls/s ", " NATS ", " alert ", " analyzer ", " engine "} {
 		must.Contain(t, out.String(), want)
+	}
+}
+
+// Hooks in processes of their own publish each call once, and stages that fail raise alerts.
+func TestRateProcesses(t *testing.T) {
+	slowtest.Skip(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED, requires /proc")
+	}
+	if _, err := chdb.PresentLibrary(chdb.LibraryConfig{}); err != nil {
+		t.Skip("SKIPPED: ", err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	var out bytes.Buffer
+	must.Do(t, run(t.Context(), &out, "rate", "-rate", "20", "-for", "8s", "-step", "1s", "-processes", "4"))
+	t.Log("\n" + out.String())
+	must.Contain(t, out.String(), "| alerts missing | drain s")
+}
+
+// Calls through proxies get their answers, whole and streamed.
+func TestProxy(t *testing.T) {
+	slowtest.Skip(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED, requires /proc")
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	var out bytes.Buffer
+	must.Do(t, run(t.Context(), &out, "proxy", "-only", "bare,llmtap", "-runs", "1", "-for", "1s"))
+	t.Log("\n" + out.String())
+	for _, want := range []string{"| a bare Go ReverseProxy ", "| llmtap, role proxy "} {
+		must.Contain(t, out.String(), want)
+	}
+}
+
+// Texts do not repeat, because llmtap would store them once.
+func TestCorpus(t *testing.T) {
+	text := must.Get(readCorpus(t.Context()))(t)
+	text.text = text.text[:10<<20]
+	seen := map[string]bool{}
+	for range 6000 { // 5 passes
+		seen[text.next(8000)], seen[text.next(400)] = true, true
+	}
+	if len(seen) < 11_900 { // licenses are the same
+		t.Errorf("%d of 12,000 texts differ", len(seen))
 	}
 }
 

@@ -63,8 +63,9 @@ func buildCollector(ctx context.Context, dir string) (string, error) {
 	return binary, os.Rename(filepath.Join(src, "dist", "otelcol-bench"), binary)
 }
 
-// measureCollector exports a workload to a fresh collector, which inserts so many spans at once. See export for alone.
-func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int, alone bool) (*result, error) {
+// measureCollector exports a workload to a fresh collector, which inserts so many spans at once. See export for alone, and
+// index for words.
+func measureCollector(ctx context.Context, binary, dir string, w load.Workload, spans int, alone bool, words string) (*result, error) {
 	cfg := chdb.Default()
 	cfg.Dir = filepath.Join(dir, "clickhouse")
 	engine, err := chdb.Start(ctx, cfg)
@@ -92,7 +93,7 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 	}
 	queue := filepath.Join(dir, "queue")
 	cmd, stop, err := process.Start(ctx, filepath.Join(dir, "collector.log"), append(os.Environ(),
-		"BENCH_QUEUE="+queue, "BENCH_ENDPOINT=http://"+dsn.Host+"?compress=none", "BENCH_USER="+dsn.User.Username(), "BENCH_PASSWORD="+password,
+		"BENCH_QUEUE="+queue, "BENCH_ENDPOINT=http://"+dsn.Host+"?compress=none&materialize_skip_indexes_on_insert=0", "BENCH_USER="+dsn.User.Username(), "BENCH_PASSWORD="+password,
 		"BENCH_DATABASE="+strings.TrimPrefix(dsn.Path, "/"), "BENCH_BATCH="+strconv.Itoa(spans),
 	), binary, "--config", config)
 	if err != nil {
@@ -101,6 +102,9 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 	defer stop()
 	if err := listening(ctx, collectorAddr); err != nil {
 		return nil, fmt.Errorf("%w; see %s", err, filepath.Join(dir, "collector.log"))
+	}
+	if err := index(ctx, engine.DSN(), words, false); err != nil {
+		return nil, err
 	}
 	conn, err := grpc.NewClient(collectorAddr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -111,13 +115,25 @@ func measureCollector(ctx context.Context, binary, dir string, w load.Workload, 
 	s := subject{
 		processes: []process.Process{{Name: "collector", PID: cmd.Process.Pid}, child}, store: store, queue: queue,
 		poll: stored, stored: stored, double: "SELECT toInt64(count() - uniqExact(TraceId, SpanId)) FROM otel_traces",
+		search: search("otel_traces", theirBody),
 	}
 	r := &result{Side: "collector"}
-	return r, s.measure(ctx, r, func(sent *published) error { return export(ctx, ptraceotlp.NewGRPCClient(conn), w, sent, alone) }, func(int) {})
+	return r, s.measure(ctx, r, func(sent *published) error { return export(ctx, grpcExporter(conn), w, sent, alone) }, func(int) {})
+}
+
+// An exporter sends spans.
+type exporter func(context.Context, ptraceotlp.ExportRequest) error
+
+func grpcExporter(conn *grpc.ClientConn) exporter {
+	client := ptraceotlp.NewGRPCClient(conn)
+	return func(ctx context.Context, spans ptraceotlp.ExportRequest) error {
+		_, err := client.Export(ctx, spans)
+		return err
+	}
 }
 
 // export sends the calls of w as spans: two requests of exportBytes at a time or, if each call is alone in its request, 32.
-func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, sent *published, alone bool) error {
+func export(ctx context.Context, send exporter, w load.Workload, sent *published, alone bool) error {
 	exports := make(chan ptrace.Traces, exportsAhead)
 	g, ctx := errgroup.WithContext(ctx)
 	concurrent := 2
@@ -127,7 +143,7 @@ func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, 
 	for range concurrent {
 		g.Go(func() error {
 			for traces := range exports {
-				if _, err := client.Export(ctx, ptraceotlp.NewExportRequestFromTraces(traces)); err != nil {
+				if err := send(ctx, ptraceotlp.NewExportRequestFromTraces(traces)); err != nil {
 					return err
 				}
 			}
@@ -137,7 +153,7 @@ func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, 
 	g.Go(func() error {
 		defer close(exports)
 		traces, size := newTraces(), 0
-		send := func() bool {
+		enqueue := func() bool {
 			select {
 			case exports <- traces:
 			case <-ctx.Done():
@@ -150,10 +166,10 @@ func export(ctx context.Context, client ptraceotlp.GRPCClient, w load.Workload, 
 			sent.add(c)
 			span(c, traces.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty())
 			size += c.Size()
-			return size < exportBytes && !alone || send()
+			return size < exportBytes && !alone || enqueue()
 		})
 		if err == nil && size > 0 {
-			send()
+			enqueue()
 		}
 		return err
 	})
@@ -194,10 +210,10 @@ func span(c *load.Call, s ptrace.Span) {
 
 // listening waits until something listens on addr.
 func listening(ctx context.Context, addr string) error {
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if c, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr); err == nil {
 			return c.Close()
 		}
 	}
-	return errors.New("the collector does not listen on " + addr)
+	return errors.New("nothing listens on " + addr)
 }

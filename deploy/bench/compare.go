@@ -19,9 +19,13 @@ func compare(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 	only := flags.String("only", "", "workloads to run, separated by commas: 10KB, 100KB, 50turns, 200turns, fleet, replay")
 	peer := flags.Bool("peer", true, "run the OpenTelemetry Collector too")
 	alone := flags.Bool("alone", false, "the collector gets each call in a request of its own, as llmtap does from hooks, rather than requests of 500 KB")
+	words := flags.String("words", wordsOwn, "which side has an index of the words of bodies: own, which is llmtap, both or none")
 	mb := flags.Int("mb", 600, "megabytes of bodies in each run")
 	file := flags.String("replay", "", "file of recorded exchanges for the workload replay, as llmtap import reads it")
 	_ = flags.Parse(args) // exits
+	if !slices.Contains([]string{wordsOwn, wordsBoth, wordsNone}, *words) {
+		return fmt.Errorf("-words %s: use own, both or none", *words)
+	}
 	cache, err := o.build(ctx)
 	if err != nil {
 		return err
@@ -63,14 +67,14 @@ func compare(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []str
 		}
 		var ours, theirs []*result
 		for range *runs {
-			if err := side(&ours, func(dir string) (*result, error) { return measureLLMTap(ctx, &o, dir, l.Workload) }); err != nil {
+			if err := side(&ours, func(dir string) (*result, error) { return measureLLMTap(ctx, &o, dir, l.Workload, *words) }); err != nil {
 				return err
 			}
 			if !*peer {
 				continue
 			}
 			err := side(&theirs, func(dir string) (*result, error) {
-				return measureCollector(ctx, collector, dir, l.Workload, min(5000, 50_000_000/l.mean), *alone)
+				return measureCollector(ctx, collector, dir, l.Workload, min(5000, 50_000_000/l.mean), *alone, *words)
 			})
 			if err != nil {
 				return err

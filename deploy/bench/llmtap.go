@@ -24,6 +24,9 @@ type target struct {
 	processes []process.Process // none if llmtap was not started by this program
 	engine    process.Process   // the one of them that is ClickHouse
 	queue     string            // directory of NATS
+	natsURL   string
+	dsn       string
+	flags     []string // of each process of llmtap
 	stops     []func()
 }
 
@@ -35,6 +38,7 @@ func (t *target) close() {
 
 // dial connects to the servers of t.
 func (t *target) dial(ctx context.Context, natsURL, dsn string) (err error) {
+	t.natsURL, t.dsn = natsURL, dsn
 	cfg := jetstream.Default()
 	cfg.URL = natsURL
 	if t.conn, err = jetstream.Connect(ctx, cfg, slog.New(slog.DiscardHandler), nil); err != nil {
@@ -57,7 +61,7 @@ func openStore(dsn string) (*clickhouse.Sink, error) {
 
 // start starts a process of llmtap.
 func (t *target) start(ctx context.Context, o *options, name, dir string, flags ...string) (*process.LLMTap, error) {
-	l, err := process.StartLLMTap(ctx, o.binary, name, dir, o.environment(), flags...)
+	l, err := process.StartLLMTap(ctx, o.binary, name, dir, o.environment(), append(flags, t.flags...)...)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -138,14 +142,18 @@ func (p *published) publish(ctx context.Context, pub *jetstream.Publisher, c *lo
 	return nil
 }
 
-// measureLLMTap publishes a workload to a fresh llmtap.
-func measureLLMTap(ctx context.Context, o *options, dir string, w load.Workload) (*result, error) {
+// measureLLMTap publishes a workload to a fresh llmtap. See index for words.
+func measureLLMTap(ctx context.Context, o *options, dir string, w load.Workload, words string) (*result, error) {
 	var t target
 	defer t.close()
 	if err := t.startSingle(ctx, o, dir); err != nil {
 		return nil, err
 	}
+	if err := index(ctx, t.dsn, words, true); err != nil {
+		return nil, err
+	}
 	s, r := t.subject("environment = 'bench'"), &result{Side: "llmtap"}
+	s.search = search("messages", ownBody)
 	return r, s.measure(ctx, r, func(sent *published) (err error) {
 		pub, seq := t.conn.NewPublisher(0), uint64(0)
 		calls := w.Calls(func(c *load.Call) bool {

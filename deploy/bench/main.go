@@ -27,9 +27,9 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, args ...string) error {
-	modes := map[string]func(context.Context, io.Writer, *flag.FlagSet, []string) error{"compare": compare, "rate": rate, "size": size}
+	modes := map[string]func(context.Context, io.Writer, *flag.FlagSet, []string) error{"compare": compare, "proxy": proxies, "rate": rate, "size": size, "stores": stores, "reverse-proxy": reverseProxy, "agent": agent}
 	if len(args) == 0 || modes[args[0]] == nil {
-		return fmt.Errorf("the first argument is compare, rate or size; see -help of each")
+		return fmt.Errorf("the first argument is compare, proxy, rate, size or stores; see -help of each")
 	}
 	return modes[args[0]](ctx, out, flag.NewFlagSet(args[0], flag.ExitOnError), args[1:])
 }

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +20,9 @@ import (
 
 const (
 	pollEvery = 250 * time.Millisecond
-	stallTime = time.Minute // a run ends if nothing was stored for so long
+	stallTime = time.Minute      // a run ends if nothing was stored for so long
+	rampTime  = 5 * time.Second  // after which the steady part of a run begins
+	leastTime = 10 * time.Second // of a steady part
 )
 
 // A result is the measurement of one run.
@@ -31,6 +38,10 @@ type result struct {
 	Behind    [2]float64         `json:"behind_seconds"` // median and 99th percentile
 	Backlog   int                `json:"largest_backlog"`
 	Kept      float64            `json:"kept,omitempty"` // share of the rate that the load could publish
+	Steady    steady             `json:"steady"`
+	Alert     [2]float64         `json:"alert_seconds"`            // median and 99th percentile from a call to the alert that it causes
+	Alerts    [2]int             `json:"alerts"`                   // that were expected, and that came
+	Search    float64            `json:"search_seconds,omitempty"` // for a word in all bodies, the fastest of three
 	Sustained bool               `json:"sustained,omitempty"`
 	Stored    int                `json:"stored"`
 	Double    int                `json:"double"`
@@ -43,6 +54,19 @@ type result struct {
 	Queue     int64              `json:"queue"`
 }
 
+// steady is the part of a run from rampTime on until the last call is published.
+type steady struct {
+	Seconds float64 `json:"seconds"`
+	Calls   int     `json:"calls"`    // that were stored
+	CPU     float64 `json:"cpu"`      // seconds
+	LoadCPU float64 `json:"load_cpu"` // of the processes that make the calls
+}
+
+// since returns what was stored and used from the time of s on, both counted from the start of the run.
+func (s steady) since(ramp steady) steady {
+	return steady{s.Seconds - ramp.Seconds, s.Calls - ramp.Calls, s.CPU - ramp.CPU, s.LoadCPU - ramp.LoadCPU}
+}
+
 // published are the calls that were published so far.
 type published struct {
 	mu     sync.Mutex // guards the fields below
@@ -51,12 +75,14 @@ type published struct {
 	failed int
 }
 
-func (p *published) add(c *load.Call) {
+func (p *published) add(c *load.Call) { p.addSize(c.Size(), c.Status >= 400) }
+
+func (p *published) addSize(bytes int, failed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at = append(p.at, time.Now())
-	p.bytes += int64(c.Size())
-	if c.Status >= 400 {
+	p.bytes += int64(bytes)
+	if failed {
 		p.failed++
 	}
 }
@@ -74,17 +100,20 @@ func (p *published) behind(stored int) (calls int, d time.Duration) {
 // A subject is what is measured.
 type subject struct {
 	processes []process.Process
+	load      []process.Process // that make the calls; none: this one
 	store     *clickhouse.Sink
-	queue     string // directory on disk; "" if it is unknown
-	brief     bool   // do not wait for merges at the end
+	sqlite    []string // instead of store: Python, and the file of the database
+	queue     string   // directory on disk; "" if it is unknown
+	brief     bool     // do not wait for merges at the end
 	// Queries that count the stored calls: fast, exact, and those that are stored twice.
 	poll, stored, double string
+	search               string // query that counts the bodies with a word; "": none
 }
 
 // measure measures s while publish runs, and until all calls of sent are stored. sample is called with each count.
 func (s *subject) measure(ctx context.Context, r *result, publish func(*published) error, sample func(waiting int)) error {
 	var sent published
-	inserts, disk, err := s.used(ctx)
+	inserts, disk, err := s.inserted(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,6 +124,14 @@ func (s *subject) measure(ctx context.Context, r *result, publish func(*publishe
 	go func() { publishing <- publish(&sent) }()
 	var behind []time.Duration
 	var end time.Time // of publishing
+	var ramp steady
+	every := pollEvery
+	if s.sqlite != nil {
+		every *= 8 // each needs a process
+	}
+	if s.load == nil {
+		s.load = []process.Process{{PID: os.Getpid()}}
+	}
 	for changed := start; end.IsZero() || r.Stored < r.Calls && time.Since(changed) < stallTime; {
 		select {
 		case err := <-publishing:
@@ -103,15 +140,20 @@ func (s *subject) measure(ctx context.Context, r *result, publish func(*publishe
 				return err
 			}
 			end, changed = time.Now(), time.Now()
-		case <-time.After(pollEvery):
+		case <-time.After(every):
 		}
-		if n, err := poll(ctx, s.store, s.poll); err == nil && n > r.Stored { // else ClickHouse stores nothing
+		if n, err := s.pollStored(ctx); err == nil && n > r.Stored { // else ClickHouse stores nothing
 			r.Stored, changed = n, time.Now()
 		}
 		var d time.Duration
 		r.Calls, d = sent.behind(r.Stored)
 		behind = append(behind, d)
 		r.Backlog = max(r.Backlog, r.Calls-r.Stored)
+		if now := (steady{time.Since(start).Seconds(), r.Stored, used(s.processes), used(s.load)}); ramp.Seconds == 0 && now.Seconds >= rampTime.Seconds() {
+			ramp = now
+		} else if r.Steady.Seconds == 0 && !end.IsZero() && ramp.Seconds > 0 && now.Seconds-ramp.Seconds >= leastTime.Seconds() {
+			r.Steady = now.since(ramp)
+		}
 		sample(r.Calls - r.Stored)
 	}
 	r.Seconds, r.Drain = time.Since(start).Seconds(), time.Since(end).Seconds()
@@ -123,37 +165,65 @@ func (s *subject) measure(ctx context.Context, r *result, publish func(*publishe
 	}
 	u := stopWatch()
 	r.CPU, r.Peak, r.Sets, r.Other, r.Queue = u.CPU, u.Peak, u.Sets, u.Other, process.SizeOf(s.queue)-queue
-	insertsAfter, diskAfter, err := s.used(ctx)
+	insertsAfter, diskAfter, err := s.inserted(ctx)
 	if err != nil {
 		return err
 	}
 	r.Inserts, r.Disk = insertsAfter-inserts, int64(diskAfter-disk)
-	if r.Stored, err = count(ctx, s.store, s.stored); err != nil {
+	if r.Stored, err = s.count(ctx, s.stored); err != nil {
 		return err
 	}
-	r.Double, err = count(ctx, s.store, s.double)
+	for i := 0; i < 3 && s.search != ""; i++ {
+		begun := time.Now()
+		if _, err := s.count(ctx, s.search); err != nil {
+			return err
+		}
+		if d := time.Since(begun).Seconds(); i == 0 || d < r.Search {
+			r.Search = d
+		}
+	}
+	r.Double, err = s.count(ctx, s.double)
 	return err
 }
 
-// used returns the number of inserts into ClickHouse so far, and the disk of its tables.
-func (s *subject) used(ctx context.Context) (inserts, disk int, err error) {
-	if inserts, err = count(ctx, s.store, "SELECT toInt64(sum(value)) FROM system.events WHERE event = 'InsertQuery'"); err != nil {
+// inserted returns the number of inserts into ClickHouse so far, and the disk of its tables.
+func (s *subject) inserted(ctx context.Context) (inserts, disk int, err error) {
+	if s.sqlite != nil {
+		return 0, int(process.SizeOf(filepath.Dir(s.sqlite[1]))), nil
+	}
+	if inserts, err = s.count(ctx, "SELECT toInt64(sum(value)) FROM system.events WHERE event = 'InsertQuery'"); err != nil {
 		return 0, 0, err
 	}
-	disk, err = count(ctx, s.store, "SELECT toInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database NOT IN ('system', 'INFORMATION_SCHEMA', 'information_schema')")
+	disk, err = s.count(ctx, "SELECT toInt64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database NOT IN ('system', 'INFORMATION_SCHEMA', 'information_schema')")
 	return inserts, disk, err
 }
 
-// poll is count, for a server that may be stopped.
-func poll(ctx context.Context, store *clickhouse.Sink, sql string) (int, error) {
+// used returns the CPU time of processes, in seconds.
+func used(all []process.Process) (n float64) {
+	for _, p := range all {
+		n += p.CPU()
+	}
+	return n
+}
+
+// pollStored counts the stored calls in a server that may be stopped.
+func (s *subject) pollStored(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	return count(ctx, store, sql)
+	return s.count(ctx, s.poll)
 }
 
 // count returns the only value of a query, of type Int64.
-func count(ctx context.Context, store *clickhouse.Sink, sql string) (int, error) {
-	res, err := store.Query(ctx, sql, nil)
+func (s *subject) count(ctx context.Context, sql string) (int, error) {
+	if s.sqlite != nil {
+		const script = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute(sys.argv[2]).fetchone()[0])"
+		out, err := exec.CommandContext(ctx, s.sqlite[0], "-c", script, s.sqlite[1], sql).Output()
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", sql, err)
+		}
+		return strconv.Atoi(strings.TrimSpace(string(out)))
+	}
+	res, err := s.store.Query(ctx, sql, nil)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", sql, err)
 	}

@@ -39,6 +39,8 @@ type rateOptions struct {
 	seed             uint64
 	shape            string
 	services         int
+	processes        int
+	alerts           alerts
 	environmentLabel string // of the calls
 }
 
@@ -57,6 +59,7 @@ func rate(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string
 	flags.Uint64Var(&o.seed, "seed", 1, "seed of the fleet")
 	flags.StringVar(&o.shape, "shape", load.Mix, "shape of the conversations: mix, runs or short")
 	flags.IntVar(&o.services, "services", 20, "services of the fleet")
+	flags.IntVar(&o.processes, "processes", 0, "processes with the Go hook that make the calls, each a share of the rate; 0: this process publishes them")
 	_ = flags.Parse(args) // exits
 	given := o.natsURL != "" || o.dsn != ""
 	if given && (o.natsURL == "" || o.dsn == "" || o.analyzers > 0 || o.outage > 0) {
@@ -65,7 +68,12 @@ func rate(ctx context.Context, out io.Writer, flags *flag.FlagSet, args []string
 	return o.inDir(func(dir string) error {
 		var t target
 		defer t.close()
-		var err error
+		file, err := o.alerts.configure(dir)
+		if err != nil {
+			return err
+		}
+		defer o.alerts.server.Close()
+		t.flags = []string{"--config", file}
 		if given {
 			err = t.dial(ctx, o.natsURL, o.dsn)
 		} else if _, err = o.build(ctx); err == nil && o.analyzers > 0 {
@@ -138,8 +146,17 @@ func (o *rateOptions) measure(ctx context.Context, t *target, f *load.Fleet, p p
 	s := t.subject(fmt.Sprintf("environment = '%s' AND started_at >= toDateTime64('%s', 9, 'UTC')", o.environmentLabel, start.UTC().Format("2006-01-02 15:04:05.000000000")))
 	s.brief = p.duration == o.step
 	r := &result{Workload: o.shape, Side: fmt.Sprintf("%.0f calls/s", p.rate), Rate: p.rate}
-	next := start
-	err := s.measure(ctx, r, func(sent *published) (err error) {
+	var hooks *agents
+	var err error
+	if o.processes > 0 {
+		if hooks, err = o.startAgents(ctx, t, p); err != nil {
+			return nil, err
+		}
+		defer hooks.stop()
+		s.load = hooks.processes
+	}
+	next, probes := time.Now(), len(o.alerts.at)
+	err = s.measure(ctx, r, func(sent *published) (err error) {
 		if p.outage > 0 {
 			if err := syscall.Kill(t.engine.PID, syscall.SIGSTOP); err != nil {
 				return err
@@ -151,8 +168,18 @@ func (o *rateOptions) measure(ctx context.Context, t *target, f *load.Fleet, p p
 				}
 			}()
 		}
-		r.Kept, err = paced(ctx, t, f, p, sent)
-		return err
+		probing := make(chan error, 1)
+		if len(t.processes) == 0 { // the alerts of another llmtap go elsewhere
+			probing <- nil
+		} else {
+			go func() { probing <- o.alerts.probe(ctx, t.conn.NewPublisher(0), o.environmentLabel, p.duration, sent) }()
+		}
+		if hooks != nil {
+			r.Kept, err = hooks.wait(p, sent)
+		} else {
+			r.Kept, err = paced(ctx, t, f, p, sent)
+		}
+		return errors.Join(err, <-probing)
 	}, func(waiting int) {
 		if p.sample > 0 && !time.Now().Before(next) {
 			t.printSample(time.Since(start), r.Calls, waiting)
@@ -162,6 +189,7 @@ func (o *rateOptions) measure(ctx context.Context, t *target, f *load.Fleet, p p
 	if err != nil {
 		return nil, err
 	}
+	o.alerts.result(r, probes)
 	r.Sustained = r.Kept > leastKept && r.Drain <= mostDrain.Seconds()
 	return r, o.record(r)
 }

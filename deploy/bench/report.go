@@ -9,26 +9,43 @@ import (
 	"text/tabwriter"
 )
 
-// columns are the numbers of a result.
-var columns = []struct {
+// A column is a number of a result.
+type column struct {
 	name, format string
 	value        func(*result) float64
-}{
-	{"calls/s", "%.0f", func(r *result) float64 { return float64(r.Calls) / r.Seconds }},
-	{"MB/s", "%.0f", func(r *result) float64 { return float64(r.Bytes) / 1e6 / r.Seconds }},
-	{"behind s", "%.1f", func(r *result) float64 { return r.Behind[0] }},
-	{"99 %", "%.1f", func(r *result) float64 { return r.Behind[1] }},
-	{"drain s", "%.1f", func(r *result) float64 { return r.Drain }},
-	{"CPU s/GB", "%.1f", func(r *result) float64 { return sum(r.CPU) / r.gb() }},
-	{"memory MB", "%.0f", func(r *result) float64 { return float64(r.Peak) / 1e6 }},
-	{"disk/byte", "%.3f", func(r *result) float64 { return float64(r.Disk) / float64(r.Bytes) }},
-	{"queue/byte", "%.2f", func(r *result) float64 { return float64(r.Queue) / float64(r.Bytes) }},
-	{"lost", "%.0f", func(r *result) float64 { return float64(r.Calls - r.Stored) }},
-	{"double", "%.0f", func(r *result) float64 { return float64(r.Double) }},
+	shown        func(*result) bool // nil: always
 }
+
+var columns = []column{
+	{"calls/s", "%.0f", func(r *result) float64 { return float64(r.Calls) / r.Seconds }, nil},
+	{"steady calls/s", "%.0f", func(r *result) float64 { return float64(r.Steady.Calls) / max(r.Steady.Seconds, 1) }, steadily},
+	{"MB/s", "%.0f", func(r *result) float64 { return float64(r.Bytes) / 1e6 / r.Seconds }, nil},
+	{"behind s", "%.1f", func(r *result) float64 { return r.Behind[0] }, nil},
+	{"99 %", "%.1f", func(r *result) float64 { return r.Behind[1] }, nil},
+	{"to alert s", "%.1f", func(r *result) float64 { return r.Alert[0] }, alerted},
+	{"99 %", "%.1f", func(r *result) float64 { return r.Alert[1] }, alerted},
+	{"alerts missing", "%.0f", func(r *result) float64 { return float64(r.Alerts[0] - r.Alerts[1]) }, alerted},
+	{"drain s", "%.1f", func(r *result) float64 { return r.Drain }, nil},
+	{"CPU s/GB", "%.1f", func(r *result) float64 { return sum(r.CPU) / r.gb() }, nil},
+	{"steady", "%.1f", func(r *result) float64 { return r.Steady.CPU / max(r.steadyGB(), 1e-9) }, steadily},
+	{"load's", "%.1f", func(r *result) float64 { return r.Steady.LoadCPU / max(r.steadyGB(), 1e-9) }, steadily},
+	{"memory MB", "%.0f", func(r *result) float64 { return float64(r.Peak) / 1e6 }, nil},
+	{"disk/byte", "%.3f", func(r *result) float64 { return float64(r.Disk) / float64(r.Bytes) }, nil},
+	{"queue/byte", "%.2f", func(r *result) float64 { return float64(r.Queue) / float64(r.Bytes) }, nil},
+	{"search s", "%.2f", func(r *result) float64 { return r.Search }, searched},
+	{"lost", "%.0f", func(r *result) float64 { return float64(r.Calls - r.Stored) }, nil},
+	{"double", "%.0f", func(r *result) float64 { return float64(r.Double) }, nil},
+}
+
+func steadily(r *result) bool { return r.Steady.Seconds > 0 }
+func alerted(r *result) bool  { return r.Alerts[0] > 0 }
+func searched(r *result) bool { return r.Search > 0 }
 
 // gb returns the bytes of bodies in 10^9 bytes.
 func (r *result) gb() float64 { return float64(r.Bytes) / 1e9 }
+
+// steadyGB returns the bytes of bodies that were stored in the steady part, in 10^9 bytes.
+func (r *result) steadyGB() float64 { return r.gb() * float64(r.Steady.Calls) / float64(r.Calls) }
 
 func sum(of map[string]float64) (n float64) {
 	for _, v := range of {
@@ -40,6 +57,9 @@ func sum(of map[string]float64) (n float64) {
 // printResults prints a line for the results of each side: the medians, and the least and most if there are several results.
 func printResults(w io.Writer, title string, sides ...[]*result) {
 	table := [][]string{{title}}
+	columns := slices.DeleteFunc(slices.Clone(columns), func(c column) bool {
+		return c.shown != nil && !slices.ContainsFunc(slices.Concat(sides...), c.shown)
+	})
 	for _, c := range columns {
 		table[0] = append(table[0], c.name)
 	}

@@ -62,7 +62,7 @@ func Chat(labels event.Labels, messages []json.RawMessage, answer json.RawMessag
 	}
 	return &Call{
 		ID: NewID(), Labels: labels, Instance: "bench", URL: openAI, Status: 200, At: time.Now(), Duration: 900 * time.Millisecond,
-		Request: chatRequest(history, toolsJSON), Response: chatResponse(answer), ResponseType: "application/json",
+		Request: chatRequest(history, toolsJSON), Response: ChatResponse(answer), ResponseType: "application/json",
 	}
 }
 
@@ -77,7 +77,8 @@ func chatRequest(history, tools []byte) []byte {
 	return append(body, end...)
 }
 
-func chatResponse(answer json.RawMessage) []byte {
+// ChatResponse returns the body of a response with an answer.
+func ChatResponse(answer json.RawMessage) []byte {
 	return Marshal(Object{
 		"id": "chatcmpl-" + NewID(), "object": "chat.completion", "created": time.Now().Unix(), "model": "gpt-4.1-2025-04-14",
 		"choices": []Object{{"index": 0, "message": answer, "finish_reason": finish(answer)}},

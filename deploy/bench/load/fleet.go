@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -48,8 +49,8 @@ type failure struct {
 	body   string
 }
 
-// orphanReply is the body of a refused call whose history lacks the call that a message of a tool answers.
-const orphanReply = `{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","type":"invalid_request_error","param":"messages"}}`
+// OrphanReply is the body of a refused call whose history lacks the call that a message of a tool answers.
+const OrphanReply = `{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","type":"invalid_request_error","param":"messages"}}`
 
 const (
 	notFound    = `{"error":{"message":"The model does not exist or you do not have access to it.","type":"invalid_request_error","code":"model_not_found"}}`
@@ -72,6 +73,7 @@ type FleetConfig struct {
 	Shape       string
 	Services    int
 	Environment string // marks the calls of this fleet
+	TextBytes   int    // of which its texts are pieces; 0: 8 MiB
 }
 
 // A Fleet makes the calls of agents. The same seed makes the same calls, but for ids and times.
@@ -103,7 +105,7 @@ type agent struct {
 // NewFleet returns a fleet without agents.
 func NewFleet(cfg FleetConfig) *Fleet {
 	rnd := rand.New(rand.NewPCG(cfg.Seed, 1))
-	f := &Fleet{cfg: cfg, rnd: rnd, text: newText(rnd), seqs: map[string]uint64{}}
+	f := &Fleet{cfg: cfg, rnd: rnd, text: newText(rnd, cmp.Or(cfg.TextBytes, textBytes)), seqs: map[string]uint64{}}
 	for range cfg.Services {
 		f.prompt = append(f.prompt, f.text.piece(rnd, runPrompt.draw(rnd)))
 	}
@@ -217,7 +219,7 @@ func (f *Fleet) fails(a *agent, c *Call) bool {
 	p := f.rnd.Float64()
 	switch {
 	case a.broken:
-		c.Status, c.Response, a.turns = 400, []byte(orphanReply), 0
+		c.Status, c.Response, a.turns = 400, []byte(OrphanReply), 0
 	case p < other400:
 		c.Status, c.Response, a.turns = 400, []byte(tooLong), 0
 	case a.first && p < other400+refused*perCall:
@@ -280,14 +282,14 @@ func (f *Fleet) succeed(a *agent, c *Call) {
 
 // respond sets the response of c, whole or as a stream.
 func (f *Fleet) respond(c *Call, answer json.RawMessage) {
-	c.Response = chatResponse(answer)
+	c.Response = ChatResponse(answer)
 	if f.rnd.Float64() < streamShare && finish(answer) == "stop" {
-		c.Response, c.ResponseType = streamed(answer), "text/event-stream"
+		c.Response, c.ResponseType = Streamed(answer), "text/event-stream"
 	}
 }
 
-// streamed returns the answer in chunks of about 40 bytes, as a provider sends it.
-func streamed(answer json.RawMessage) []byte {
+// Streamed returns the answer in chunks of about 40 bytes, as a provider sends it.
+func Streamed(answer json.RawMessage) []byte {
 	var m struct {
 		Content string `json:"content"`
 	}

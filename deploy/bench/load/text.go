@@ -17,7 +17,7 @@ type text struct{ all string }
 
 // newText returns a text of words that are as frequent as those of a language: the n-th has a share of about 1/n (Zipf), so
 // that it compresses as prose does. A line has about ten words.
-func newText(rnd *rand.Rand) *text {
+func newText(rnd *rand.Rand, size int) *text {
 	vocabulary := make([]string, words)
 	for i := range vocabulary {
 		w := make([]byte, 2+rnd.IntN(9))
@@ -27,8 +27,8 @@ func newText(rnd *rand.Rand) *text {
 		vocabulary[i] = string(w)
 	}
 	var b strings.Builder
-	b.Grow(textBytes + 64)
-	for b.Len() < textBytes {
+	b.Grow(size + 64)
+	for b.Len() < size {
 		b.WriteString(vocabulary[int(math.Pow(words, rnd.Float64()))%words])
 		switch rnd.IntN(12) {
 		case 0:

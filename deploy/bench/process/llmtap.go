@@ -43,7 +43,7 @@ func StartLLMTap(ctx context.Context, binary, name, dir string, env []string, fl
 	l := &LLMTap{Process: Process{name, cmd.Process.Pid}, Dir: dir, stop: stop}
 	if err := l.ready(ctx); err != nil {
 		stop()
-		return nil, fmt.Errorf("%w; the last lines of its log:\n%s", err, lastLines(filepath.Join(dir, "llmtap.log"), 5))
+		return nil, fmt.Errorf("%w; the last lines of its log:\n%s", err, LastLines(filepath.Join(dir, "llmtap.log"), 5))
 	}
 	return l, nil
 }
@@ -55,7 +55,8 @@ func environ() []string {
 	})
 }
 
-func lastLines(file string, n int) string {
+// LastLines returns the last n lines of a file.
+func LastLines(file string, n int) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()

@@ -82,6 +82,21 @@ func busyCores() float64 {
 	return busy
 }
 
+// Tree returns p and the processes that it has started, and those that they have, all with its name.
+func Tree(p Process) []Process {
+	all := []Process{p}
+	tasks, _ := filepath.Glob(p.path("task/*/children")) // the pattern is valid
+	for _, file := range tasks {
+		children, _ := os.ReadFile(file) // none after it has ended
+		for child := range strings.FieldsSeq(string(children)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				all = append(all, Tree(Process{p.Name, pid})...)
+			}
+		}
+	}
+	return all
+}
+
 // In returns the process whose working directory is dir. An embedded ClickHouse works in its data directory.
 func In(name, dir string) (p Process, err error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
