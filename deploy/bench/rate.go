@@ -143,7 +143,7 @@ type phase struct {
 func (o *rateOptions) measure(ctx context.Context, t *target, f *load.Fleet, p phase) (*result, error) {
 	start := time.Now()
 	// The sort key begins with the hour of the start.
-	s := t.subject(fmt.Sprintf("environment = '%s' AND started_at >= toDateTime64('%s', 9, 'UTC')", o.environmentLabel, start.UTC().Format("2006-01-02 15:04:05.000000000")))
+	s := t.subject(fmt.Sprintf("WHERE environment = '%s' AND started_at >= toDateTime64('%s', 9, 'UTC')", o.environmentLabel, start.UTC().Format("2006-01-02 15:04:05.000000000")))
 	s.brief = p.duration == o.step
 	r := &result{Workload: o.shape, Side: fmt.Sprintf("%.0f calls/s", p.rate), Rate: p.rate}
 	var hooks *agents

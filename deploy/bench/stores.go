@@ -142,7 +142,7 @@ func startReceive(ctx context.Context, s *site) (subject, func(), error) {
 	if err != nil {
 		t.close()
 	}
-	return t.subject("environment = 'bench'"), t.close, err
+	return t.subject(""), t.close, err
 }
 
 func startPhoenix(ctx context.Context, s *site) (subject, func(), error) {
