@@ -4,9 +4,9 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -59,15 +59,18 @@ func (e *Engine) firingGauges() (out []Gauge) {
 // are counted and logged in the order of the rules.
 func (e *Engine) evaluateRules(ctx context.Context, list []*rules.Rule, step int64) {
 	errs := make([]error, len(list))
-	var g errgroup.Group
-	g.SetLimit(e.concurrent)
-	for i, r := range list {
-		g.Go(func() error {
-			errs[i] = r.Eval(ctx, time.Unix(step, 0).UTC(), e.samples.Query)
-			return nil
-		})
+	var next atomic.Int64
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(len(list)); i = next.Add(1) - 1 {
+			errs[i] = list[i].Eval(ctx, time.Unix(step, 0).UTC(), e.samples.Query)
+		}
 	}
-	_ = g.Wait() // the errors are in errs
+	var others sync.WaitGroup
+	for range e.concurrent - 1 {
+		others.Go(work)
+	}
+	work() // not in a goroutine for each rule: growing their stacks took a fifth of an evaluation
+	others.Wait()
 	for _, err := range errs {
 		if err != nil {
 			e.m.failed(e.log, "evaluate", err, "step", step)
