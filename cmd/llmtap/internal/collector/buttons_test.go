@@ -146,7 +146,7 @@ func TestButtons(t *testing.T) {
 		before := s.connections()
 		c := open(t, func(cfg *config.Config) {
 			cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleAlert}, natsURL, "http://127.0.0.1:1/llmtap"
-			cfg.Batcher.DrainTimeout = 100 * time.Millisecond // rows of alerts cannot be stored
+			cfg.Batcher.DrainTimeout = noStore
 			cfg.Slack.Token, cfg.Slack.AppToken, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-1", "xapp-1", "#oncall", srv.URL+"/api/"
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -39,6 +39,7 @@ func twoCollectors(t *testing.T) (apis, pages [2]string, first *Collector) {
 	for i := range apis {
 		c := open(t, func(cfg *config.Config) {
 			cfg.Roles, cfg.HTTP.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", natsURL, "http://127.0.0.1:1/llmtap"
+			cfg.Batcher.DrainTimeout = noStore
 		})
 		collectortest.Run(t, c)
 		apis[i], pages[i] = "http://"+c.httpAddr(), strings.TrimSuffix(c.UIURL(), "/")

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"testing"
+	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -13,6 +14,9 @@ func TestMain(m *testing.M) {
 	chdb.RunChild() // the embedded ClickHouse is this binary again
 	m.Run()
 }
+
+// noStore is the time in which collectors without a ClickHouse try to store the last rows.
+const noStore = 100 * time.Millisecond
 
 // start runs a collector until the test ends, and waits until it is ready.
 func start(t *testing.T, change func(*config.Config)) *Collector {

@@ -33,7 +33,7 @@ func TestReceiverChecks(t *testing.T) {
 		var log collectortest.Buffer
 		cfg := collectortest.Config(t, func(cfg *config.Config) {
 			cfg.Roles, cfg.NATS.URL = []string{config.RoleAlert}, collectortest.StartNATS(t, "")
-			cfg.ClickHouse.DSN = "http://127.0.0.1:1/llmtap"
+			cfg.ClickHouse.DSN, cfg.Batcher.DrainTimeout = "http://127.0.0.1:1/llmtap", noStore
 			cfg.Slack.Token, cfg.Slack.Channel, cfg.Slack.APIURL = token, channel, srv.URL+"/api/"
 		})
 		c := must.Get(Open(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)

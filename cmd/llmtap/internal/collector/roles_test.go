@@ -40,6 +40,7 @@ func TestRoles(t *testing.T) {
 		}()
 		c := open(t, func(cfg *config.Config) {
 			cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{role}, natsURL, fmt.Sprintf("clickhouse://%s/llmtap", l.Addr())
+			cfg.Batcher.DrainTimeout = noStore
 		})
 		collectortest.Run(t, c)
 		folders := map[string]bool{}
@@ -83,6 +84,7 @@ func TestRoles(t *testing.T) {
 func TestRoleFails(t *testing.T) {
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleAlert}, collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
+		cfg.Batcher.DrainTimeout = noStore
 	})
 	collectortest.Run(t, c)
 	await := func(what string, done func() bool) {

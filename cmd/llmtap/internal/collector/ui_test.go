@@ -27,6 +27,7 @@ func TestUIAlone(t *testing.T) {
 	natsURL := collectortest.StartNATS(t, "")
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.UI.Listen, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "127.0.0.1:0", natsURL, "http://127.0.0.1:1/llmtap"
+		cfg.Batcher.DrainTimeout = noStore
 	})
 	// The leader has stored that something is unusual.
 	bucket := must.Get(collectortest.ConnectNATS(t, natsURL, prometheus.NewRegistry()).KV(t.Context(), event.BucketAlerts))(t)
