@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // the state of an engine is small, and collecting took a quarter of the time
+	goleak.VerifyTestMain(m)
+}
 
 // load is the calls of one stage in a minute of stream time.
 type load struct {

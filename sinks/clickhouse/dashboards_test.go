@@ -128,29 +128,28 @@ func valuesOf(given map[string]string) queries.Values {
 	return values
 }
 
-// runQuery runs a query and its EXPLAIN with these parameters.
+// runQuery runs a query with these parameters.
 func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices price.Table) *clickhouse.Result {
 	t.Helper()
 	sql, params := statement(t, name, given, prices)
-	if _, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params); err != nil {
-		t.Errorf("EXPLAIN %s: %v", name, err)
-	}
 	res, err := s.Query(t.Context(), sql, params)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s %v: %v", name, given, err)
 	}
 	return res
+}
+
+// planQuery runs the EXPLAIN of a query with these parameters.
+func planQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string) {
+	t.Helper()
+	sql, params := statement(t, name, given, testPrices)
+	must.Do(t, must.Err(s.Query(t.Context(), "EXPLAIN indexes = 1 "+sql, params)), "EXPLAIN", name)
 }
 
 // rowsOf returns the number of rows of a query with these parameters.
 func rowsOf(t *testing.T, s *clickhouse.Sink, name string, given map[string]string) int {
 	t.Helper()
-	sql, params := statement(t, name, given, nil)
-	res, err := s.Query(t.Context(), sql, params)
-	if err != nil {
-		t.Fatalf("%s %v: %v", name, given, err)
-	}
-	return len(res.Rows)
+	return len(runQuery(t, s, name, given, nil).Rows)
 }
 
 func statement(t *testing.T, name string, given map[string]string, prices price.Table) (sql string, params map[string]string) {
@@ -177,6 +176,7 @@ func TestQueries(t *testing.T) {
 			if from, to := b.Exchanges[0].StartedAt.UTC(), b.Exchanges[39].StartedAt.UTC(); a.query == "cache" && from.Day() != to.Day() {
 				t.Skip("the calls are of two days, for each of which the query has rows")
 			}
+			planQuery(t, s, a.query, a.given)
 			res := runQuery(t, s, a.query, a.given, testPrices)
 			if d := cmp.Diff(a.want, pick(res, a.want)); d != "" && a.want != "" {
 				t.Errorf("result for %v (-want +got):\n%s\nall: %v\n%s", a.given, d, res.Columns, text(res))
@@ -191,7 +191,9 @@ func TestQueries(t *testing.T) {
 	}
 
 	t.Run("conversations hit", func(t *testing.T) {
-		res := runQuery(t, s, "conversations_hit", map[string]string{"cause": "orphan_tool_reply"}, nil)
+		given := map[string]string{"cause": "orphan_tool_reply"}
+		planQuery(t, s, "conversations_hit", given)
+		res := runQuery(t, s, "conversations_hit", given, nil)
 		var want []string
 		for i := 38; i >= 20; i -= 2 {
 			want = append(want, fmt.Sprintf("conversation_id=conv-%d causes=[orphan_tool_reply] failed_calls=1 calls=1 went_on=%v", i, i == 38)) // by an SDK retry
@@ -199,7 +201,9 @@ func TestQueries(t *testing.T) {
 		must.Agree(t, cmp.Diff(strings.Join(want, "\n"), pick(res, want[0])), "conversations_hit")
 	})
 	t.Run("slowest first", func(t *testing.T) {
-		res := runQuery(t, s, "slowest_calls", map[string]string{"since": "90 minutes", "service": "trips"}, nil)
+		given := map[string]string{"since": "90 minutes", "service": "trips"}
+		planQuery(t, s, "slowest_calls", given)
+		res := runQuery(t, s, "slowest_calls", given, nil)
 		if len(res.Rows) != 40 || res.Rows[0][0] != 39.0 {
 			t.Errorf("%d rows, the first with %v s; want 40 and 39", len(res.Rows), res.Rows[0][0])
 		}
