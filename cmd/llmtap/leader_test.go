@@ -165,6 +165,7 @@ func (c *alertCluster) standby(t *testing.T) *upProcess {
 	t.Helper()
 	u := startUp(t, c.flags...)
 	await(t, u, "standing by", 0)
+	waitFor(t, u, "its problems", func() bool { return !strings.Contains(c.command(t, u, anyCode, "problems"), "have not been read yet") })
 	return u
 }
 
