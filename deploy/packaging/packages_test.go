@@ -19,9 +19,10 @@ import (
 
 // The agents of strangers. They call a model and print what the hook recorded.
 const (
-	pythonAgent = `import os, urllib.request, llmtap
+	pythonAgent = `import os, sys, urllib.request, llmtap
 urllib.request.urlopen(os.environ["MODEL"] + "/v1/chat/completions", b"{}").read()
-print("pending", llmtap.stats().pending, llmtap.__version__, flush=True)
+sys.stdout.write(f"pending {llmtap.stats().pending} {llmtap.__version__}\n")  # at once, since the hook logs meanwhile
+sys.stdout.flush()
 os._exit(0)  # no collector listens
 `
 	nodeAgent = `import { stats, version } from "llmtap";
