@@ -253,7 +253,10 @@ func (s *Sink) compressMerged(ctx context.Context) error {
 		return nil
 	}
 	var n uint64
-	if err := s.conn.QueryRow(ctx, pending).Scan(&n); err != nil || n == 0 {
+	switch err := s.conn.QueryRow(ctx, pending).Scan(&n); {
+	case code(err) == proto.ErrAccessDenied: // a server, which need not let its users read macros
+		return nil
+	case err != nil || n == 0:
 		return err
 	}
 	return s.conn.Exec(ctx, "ALTER TABLE messages MODIFY COLUMN body CODEC(Default), MODIFY SETTING default_compression_codec = ''")
