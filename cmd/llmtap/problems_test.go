@@ -20,7 +20,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
-const anyCode = -1
+const anyCode = -1 // command accepts each exit code
 
 // command runs llmtap for the collector u and returns its output.
 func (c *alertCluster) command(t *testing.T, u *upProcess, code int, args ...string) string {

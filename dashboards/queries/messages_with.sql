@@ -12,8 +12,10 @@ WITH
     lower({text:String}) AS phrase,
     arraySort(w -> -length(w), splitByNonAlpha(phrase))[1] AS longest_word,
     match(phrase, '[^ -~]') OR empty(longest_word) AS full_scan,
+    if(full_scan, 'a', longest_word) AS word,
+    -- The letter of an escape sequence \n or \t belongs to the word after it.
     kind != 'parameters'
-        AND (full_scan OR hasToken(lower(body), if(full_scan, 'a', longest_word)) OR hasToken(lower(body), concat('n', longest_word)) OR hasToken(lower(body), concat('t', longest_word)))
+        AND (full_scan OR hasToken(lower(body), word) OR hasToken(lower(body), concat('n', word)) OR hasToken(lower(body), concat('t', word)))
         AND position(lower(body), phrase) > 0 AS matches,
     (
         SELECT (groupArray(id), min(id), min(seen_at))

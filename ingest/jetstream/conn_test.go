@@ -49,9 +49,9 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	cfg := limits()
 	cfg.Subjects, cfg.Description, cfg.MaxMsgSize = append(cfg.Subjects, "mine.>"), "mine", 1<<20
 	must.Get(c.js.UpdateStream(ctx, cfg))(t)
-	c.cfg.MaxAge = 2 * time.Hour
+	c.cfg.MaxAge, c.cfg.Compress = 2*time.Hour, false
 	must.Do(t, c.Ensure(ctx))
-	if cfg := limits(); cfg.MaxAge != 2*time.Hour || !slices.Contains(cfg.Subjects, "mine.>") || cfg.MaxMsgSize != 1<<20 {
+	if cfg := limits(); cfg.MaxAge != 2*time.Hour || !slices.Contains(cfg.Subjects, "mine.>") || cfg.MaxMsgSize != 1<<20 || cfg.Compression != natsjs.S2Compression {
 		t.Errorf("after a change by an operator: %+v", cfg)
 	}
 	if v, _, err := kv.Get(ctx, "k"); err != nil || string(v) != "v" {

@@ -94,7 +94,7 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 	}
 	cfg := s.CachedInfo().Config
 	same := cfg.MaxAge == want.MaxAge && cfg.MaxBytes == want.MaxBytes && cfg.Duplicates == want.Duplicates && cfg.Discard == want.Discard && cfg.MaxMsgs == want.MaxMsgs &&
-		cfg.Compression == want.Compression
+		(cfg.Compression == want.Compression || want.Compression == natsjs.NoCompression)
 	for _, subject := range want.Subjects {
 		if !slices.Contains(cfg.Subjects, subject) {
 			cfg.Subjects, same = append(cfg.Subjects, subject), false
@@ -104,7 +104,10 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 		return nil
 	}
 	c.log.Info("updating a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes, "discard", want.Discard, "compression", want.Compression)
-	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard, cfg.MaxMsgs, cfg.Compression = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard, want.MaxMsgs, want.Compression
+	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard, cfg.MaxMsgs = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard, want.MaxMsgs
+	if want.Compression != natsjs.NoCompression { // else it stays as an operator has set it
+		cfg.Compression = want.Compression
+	}
 	_, err = c.js.UpdateStream(ctx, cfg)
 	return err
 }

@@ -39,7 +39,8 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
   <background_schedule_pool_size>16</background_schedule_pool_size>
   <!-- By default 128 threads, each with three open files, delete merged parts. -->
   <max_parts_cleaning_thread_pool_size>4</max_parts_cleaning_thread_pool_size>
-  <!-- Columns whose table has no codec: those of a new part are not compressed, those of a merged part are. -->
+  <!-- Columns without a codec, of tables that set default_compression_codec to the empty string: inserts do not compress them, merges do.
+       The macro says so to those who create tables. Other tables have LZ4, as by default. -->
   <compression>
     <case><min_part_size>0</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>none</method></case>
     <case><min_part_size>1</min_part_size><min_part_size_ratio>0</min_part_size_ratio><method>zstd</method><level>2</level></case>

@@ -246,12 +246,12 @@ func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
 // compressMerged lets an engine that is configured for it (package chdb, engine_config.go) compress bodies when it merges them for the
 // first time, and not when they are inserted. A server compresses both, because it may send new parts to replicas or to a remote disk.
 func (s *Sink) compressMerged(ctx context.Context) error {
-	const pending = `SELECT count() FROM system.columns
-		WHERE database = currentDatabase() AND table = 'messages' AND name = 'body' AND compression_codec != 'CODEC(Default)'
-			AND 'llmtap_codec' IN (SELECT macro FROM system.macros)`
 	if s.topology.cluster != "" {
 		return nil
 	}
+	const pending = `SELECT count() FROM system.columns
+		WHERE database = currentDatabase() AND table = 'messages' AND name = 'body' AND compression_codec != 'CODEC(Default)'
+			AND 'llmtap_codec' IN (SELECT macro FROM system.macros)`
 	var n uint64
 	switch err := s.conn.QueryRow(ctx, pending).Scan(&n); {
 	case code(err) == proto.ErrAccessDenied: // a server, which need not let its users read macros
