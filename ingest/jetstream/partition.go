@@ -107,11 +107,10 @@ func (r *Reader) countGap(seq, pending uint64) {
 // countDropped counts the events after the last received message that the stream dropped. It is called before each
 // pull.
 func (r *Reader) countDropped(ctx context.Context) {
-	r.pendingBefore = 0
 	r.mu.Lock()
-	behind := r.backlog > 0
+	r.pendingBefore = r.backlog
 	r.mu.Unlock()
-	if !behind {
+	if r.pendingBefore == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -125,6 +124,7 @@ func (r *Reader) countDropped(ctx context.Context) {
 	r.lossesCounted = max(first, from) - 1
 	r.mu.Unlock()
 	if first > from {
+		r.pendingBefore = 0 // what it would show is counted here
 		r.countLost(r.cfg.share(first - from))
 	}
 }
