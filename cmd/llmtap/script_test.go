@@ -4,8 +4,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -38,8 +36,7 @@ func TestMain(m *testing.M) {
 		go exitWithParent()
 		os.Exit(natsMain())
 	}
-	// Tests wait for processes more than they compute.
-	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // the flag exists
+	slowtest.Waits()
 	testscript.Main(m, map[string]func(){"llmtap": main})
 }
 

@@ -15,6 +15,7 @@ import (
 
 // A batch returns its own rejections, by index; the other events and other batches are stored.
 func TestPublishBatch(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	s, err := c.js.Stream(ctx, event.StreamEvents)
 	must.Do(t, err)

@@ -6,6 +6,7 @@ import (
 )
 
 func TestClock(t *testing.T) {
+	t.Parallel()
 	start := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
 	c := Clock{last: start}
 	f := func(timestamp, want time.Duration, wantSetBack bool) {

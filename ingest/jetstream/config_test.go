@@ -7,6 +7,7 @@ import (
 )
 
 func TestRedactURL(t *testing.T) {
+	t.Parallel()
 	f := func(s, want string) {
 		t.Helper()
 		must.Equal(t, redactURL(s), want, "redactURL(%q)", s)

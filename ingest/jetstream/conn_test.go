@@ -24,6 +24,7 @@ import (
 )
 
 func TestEnsureIsIdempotent(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 4)
 	kv := must.Get(c.KV(ctx, event.BucketLedger))(t)
@@ -60,6 +61,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 }
 
 func TestKV(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	kv := must.Get(c.KV(ctx, event.BucketAlerts))(t)
 	keys := func() (n int) {
@@ -91,6 +93,7 @@ func TestKV(t *testing.T) {
 }
 
 func TestPublisher(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(2)
 	p.alone = true
@@ -123,6 +126,7 @@ func TestPublisher(t *testing.T) {
 }
 
 func TestConnectRetries(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	cfg := Default()
 	cfg.URL = n.s.URL()
@@ -148,6 +152,7 @@ func TestConnectRetries(t *testing.T) {
 }
 
 func TestConnectWithToken(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	n.s.Shutdown()
 	n.cfg.Token = "secret"
@@ -162,6 +167,7 @@ func TestConnectWithToken(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	t.Parallel()
 	f := func(want string, change func(*Config)) {
 		t.Helper()
 		c := Default()
@@ -197,6 +203,7 @@ func canceled() context.Context {
 }
 
 func TestTransient(t *testing.T) {
+	t.Parallel()
 	f := func(err error, want bool) {
 		t.Helper()
 		must.Equal(t, IsTransient(fmt.Errorf("publish: %w", err)), want, "%v: transient", err)
@@ -216,6 +223,7 @@ func TestTransient(t *testing.T) {
 }
 
 func TestMetricsLint(t *testing.T) {
+	t.Parallel()
 	reg := prometheus.NewRegistry()
 	newMetrics(reg).dropped.WithLabelValues(reasonLost).Inc()
 	problems, err := testutil.GatherAndLint(reg)

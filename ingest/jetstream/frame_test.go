@@ -78,6 +78,7 @@ func positions(msgs []Message) string {
 
 // The events of a frame are returned together, with its sequence, and replayed together.
 func TestReadFrames(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 0, 1)
 	publishFrame(t, ctx, c, 1, 4, "c1")
@@ -96,6 +97,7 @@ func TestReadFrames(t *testing.T) {
 
 // A frame that leaves the stream unread is one lost message.
 func TestLostFrame(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	publishFrame(t, ctx, c, 0, 5, "c1")
 	publishFrame(t, ctx, c, 5, 7, "c1")
@@ -113,6 +115,7 @@ func TestLostFrame(t *testing.T) {
 
 // Publishers send frames of events of a shard that follow each other, keep the order, and split what does not fit.
 func TestPublishFrames(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	names := []string{"a", "b", "c"}
 	var events []*event.Event
@@ -148,6 +151,7 @@ func TestPublishFrames(t *testing.T) {
 
 // What waits for more events is sent after a moment without Flush.
 func TestPublisherLingers(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(0)
 	must.Do(t, p.Publish(ctx, testEvent(0, 10)))
@@ -158,6 +162,7 @@ func TestPublisherLingers(t *testing.T) {
 
 // A stream that refuses large messages gets the events of a frame one by one, and only those that are too large are rejected.
 func TestFrameTooLargeForStream(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	cfg := s.CachedInfo().Config
@@ -183,6 +188,7 @@ func TestFrameTooLargeForStream(t *testing.T) {
 
 // An event of a frame that is malformed, and the end of a frame that is, become dead letters; the others do not.
 func TestDeadLettersOfFrames(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	lines := "Llmtap-Exchange:x\nLlmtap-Service:checkout\nLlmtap-Time:2026-11-21T03:04:05Z\n"
 	entry := func(lines, body string) string {
@@ -218,6 +224,7 @@ func TestDeadLettersOfFrames(t *testing.T) {
 // An erasure deletes the frames of its target. A frame that also has events of others, which no publisher of ours sends, is deleted
 // once they are stored.
 func TestEraseFrames(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	names := inShard(2)
 	publishFrame(t, ctx, c, 0, 3, names[0])

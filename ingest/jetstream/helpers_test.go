@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	} else {
 		slog.SetDefault(slog.New(slog.DiscardHandler))
 	}
+	slowtest.Waits()
 	goleak.VerifyTestMain(m)
 }
 

@@ -21,6 +21,7 @@ func inspect(t *testing.T, ctx context.Context, c *Conn) *State {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	must.Do(t, c.js.DeleteStream(ctx, event.StreamDead))
 	if st := inspect(t, ctx, c); !st.Streams[1].Missing || len(st.DeadLetters) != 0 {
@@ -62,6 +63,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestInspectPartitions(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	for key, value := range map[string]string{
@@ -94,6 +96,7 @@ func TestInspectPartitions(t *testing.T) {
 }
 
 func TestInspectLimitsAndDeadLetters(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	cfg := c.streams()[0]
 	cfg.MaxAge, cfg.MaxBytes = time.Hour, 1<<20
@@ -111,6 +114,7 @@ func TestInspectLimitsAndDeadLetters(t *testing.T) {
 }
 
 func TestTalliesSince(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	begun := time.Now()
 	for second := range int64(20) {
@@ -130,6 +134,7 @@ func TestTalliesSince(t *testing.T) {
 }
 
 func TestInspectWithoutJetStream(t *testing.T) {
+	t.Parallel()
 	srv := must.Get(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}))(t)
 	srv.Start()
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()

@@ -13,6 +13,7 @@ import (
 // A server of one's own may accept larger messages than the embedded one. One that exceeds every pull is delivered, and so is
 // what follows it.
 func TestMessageLargerThanPull(t *testing.T) {
+	t.Parallel()
 	opts := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 24 << 20, MaxPending: 64 << 20, NoSigs: true}
 	s := must.Get(server.NewServer(opts))(t)
 	s.Start()

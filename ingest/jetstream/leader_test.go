@@ -127,6 +127,7 @@ func TestLeaderWhileNATSIsAway(t *testing.T) {
 
 // A lease written by an earlier version has no TTL: that of earlier versions applies.
 func TestStandbyOfEarlierVersion(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	s := standby{c: &Conn{now: func() time.Time { return now }}}
 	f := func(after time.Duration, rev uint64, want bool) {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestLeaseTakenOver(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 1, 4)
@@ -40,6 +41,7 @@ func TestLeaseTakenOver(t *testing.T) {
 }
 
 func TestLeaseRenewedWhileIdle(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	r := must.Get(c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a", LeaseTTL: 30 * time.Millisecond}))(t)
@@ -61,6 +63,7 @@ func TestLeaseRenewedWhileIdle(t *testing.T) {
 
 // A process that died without releasing its lease takes it back immediately under the same name.
 func TestLeaseTakenBack(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	dead := openReader(t, ctx, c, "a")
 	again := openReader(t, ctx, c, "a")
@@ -70,6 +73,7 @@ func TestLeaseTakenBack(t *testing.T) {
 
 // A write whose response was lost does not lose the lease.
 func TestLeaseResponseLost(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	r := openReader(t, ctx, c, "a")
 	must.Do(t, r.lease.write(ctx, func(*checkpoint) {}))
@@ -83,6 +87,7 @@ func TestLeaseResponseLost(t *testing.T) {
 }
 
 func TestInvalidCheckpoint(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	kv := must.Get(c.KV(ctx, event.BucketCheckpoint))(t)
 	must.Do(t, kv.Put(ctx, "p0of1", []byte("{")))
@@ -91,6 +96,7 @@ func TestInvalidCheckpoint(t *testing.T) {
 
 // While NATS is down, Commit waits until its context ends and Close does not wait.
 func TestCommitAndCloseWithoutNATS(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	r := openReader(t, ctx, c, "a")

@@ -64,6 +64,7 @@ func TestWithLease(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	now := time.Now()
 	c.now = func() time.Time { return now }

@@ -34,6 +34,7 @@ func openPartition(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader
 
 // Every valid subject belongs to exactly one partition.
 func TestPartitionSubjects(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{2, 3, 4, 256} {
 		owner := map[string]int{}
 		var total uint64
@@ -59,6 +60,7 @@ func TestPartitionSubjects(t *testing.T) {
 }
 
 func TestPartitionsReadEverythingOnce(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	repartition(t, ctx, c, 3)
 	publishConversations(t, ctx, c, 0, 300)
@@ -91,6 +93,7 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 
 // A message larger than a partition's share of a pull is delivered.
 func TestLargeMessageInPartition(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	repartition(t, ctx, c, 64)
@@ -110,6 +113,7 @@ func TestLargeMessageInPartition(t *testing.T) {
 
 // Partitions count the events dropped by the stream together; an idle partition loses nothing.
 func TestPartitionsLost(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	repartition(t, ctx, c, 2)
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
@@ -148,6 +152,7 @@ func TestPartitionsLost(t *testing.T) {
 
 // A reader with a backlog counts the events that are dropped before it reads them.
 func TestPartitionLostWhileReading(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	repartition(t, ctx, c, 2)
 	publishConversations(t, ctx, c, 0, 10_000)

@@ -9,6 +9,7 @@ import (
 
 // Events leave the stream once every partition has stored them and needs them no more.
 func TestPurgeStored(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	first := func() uint64 {
 		t.Helper()
@@ -47,6 +48,7 @@ func TestPurgeStored(t *testing.T) {
 
 // A partition without events of its own does not keep those of the others.
 func TestPurgeStoredPartitions(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		cp   checkpoint
 		want uint64

@@ -18,6 +18,7 @@ import (
 )
 
 func TestReadCommitReopen(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 1, 11)
@@ -92,6 +93,7 @@ func TestReadCommitReopen(t *testing.T) {
 }
 
 func TestCommitInvalid(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 6)
 	r := openReader(t, ctx, c, "a")
@@ -103,6 +105,7 @@ func TestCommitInvalid(t *testing.T) {
 }
 
 func TestOpenReaderInvalid(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	for _, cfg := range []ReaderConfig{{}, {Partitions: 1}, {Partition: 1, Partitions: 2, Owner: "a"}} {
 		if _, err := c.OpenReader(ctx, cfg); err == nil {
@@ -112,6 +115,7 @@ func TestOpenReaderInvalid(t *testing.T) {
 }
 
 func TestNextLimitAndContext(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 0, bufferMessages+500) // exceeds the buffer
 	r := openReader(t, ctx, c, "a")
@@ -137,6 +141,7 @@ func TestNextLimitAndContext(t *testing.T) {
 }
 
 func TestLargeBodiesAreBounded(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(8)
 	p.alone = true
@@ -163,6 +168,7 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 }
 
 func TestUndecodable(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	send := func(subject string, h nats.Header, body string) {
 		t.Helper()
@@ -203,6 +209,7 @@ func TestUndecodable(t *testing.T) {
 
 // A dead letter has more headers than its message, so the largest body is truncated.
 func TestUndecodableMaxPayload(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	n.s.Shutdown()
 	n.cfg.MaxPayload = 1 << 20
@@ -219,6 +226,7 @@ func TestUndecodableMaxPayload(t *testing.T) {
 }
 
 func TestLost(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
 	publish(t, ctx, c, 1, 11)
@@ -248,6 +256,7 @@ func TestLost(t *testing.T) {
 }
 
 func TestStreamRecreated(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 11)
 	r := openReader(t, ctx, c, "a")
@@ -274,6 +283,7 @@ func TestStreamRecreated(t *testing.T) {
 
 // After a power failure the stream may end before the checkpoint; later events must not be treated as replays.
 func TestFit(t *testing.T) {
+	t.Parallel()
 	c, _ := startNATS(t).connect(t)
 	now := time.Now().UTC()
 	f := func(cp checkpoint, first, last uint64, want checkpoint, wantLost uint64) {

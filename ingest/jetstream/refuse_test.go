@@ -13,6 +13,7 @@ import (
 
 // A stream that refuses events keeps those that it has, and the error of a publisher is temporary.
 func TestRefuseEvents(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 0, 3)

@@ -44,6 +44,7 @@ func drain(t testing.TB, ctx context.Context, r *Reader) (seqs []uint64) {
 }
 
 func TestPartitionCount(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	f := func(p, n int, want error) {
 		t.Helper()
@@ -135,6 +136,7 @@ func TestRepartition(t *testing.T) {
 }
 
 func TestLastTally(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	f := func(want int64) {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 // NATS restarts while a publisher publishes and a reader reads: every event arrives once and in order.
 func TestRestartWhilePublishingAndReading(t *testing.T) {
+	t.Parallel()
 	t.Run("alone", func(t *testing.T) { testRestarts(t, true) })
 	t.Run("in frames", func(t *testing.T) { testRestarts(t, false) })
 }
@@ -93,6 +94,7 @@ func TestRestartWhileIdle(t *testing.T) {
 
 // A publisher accepts a window of events while NATS is down, then blocks.
 func TestPublishWithoutNATS(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	p := c.NewPublisher(4)
@@ -115,6 +117,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 }
 
 func TestTalliesOverRestart(t *testing.T) {
+	t.Parallel()
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	tally := func(second int64) {
@@ -168,6 +171,7 @@ func TestTalliesOverRestart(t *testing.T) {
 
 // Closing the connection ends its readers.
 func TestConnectionClosedUnderReader(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	r := openReader(t, ctx, c, "a")
 	expectNone(t, ctx, r)

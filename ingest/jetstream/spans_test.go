@@ -11,6 +11,7 @@ import (
 
 // What is known of spans is read in order, also after somebody has deleted the stream.
 func TestSpans(t *testing.T) {
+	t.Parallel()
 	c, ctx := startNATS(t).connect(t)
 	read := func(want ...string) {
 		t.Helper()

@@ -6,6 +6,8 @@ package slowtest
 import (
 	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +43,12 @@ func Tenth(t *testing.T, n int) int {
 		return n
 	}
 	return n / 10
+}
+
+// Waits lets at least four parallel tests of a package run at once, for packages whose tests wait for processes and servers more than
+// they compute. TestMain calls it.
+func Waits() {
+	_ = flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))) // the flag exists
 }
 
 // Processor returns the time of the processor that this process has taken. Unlike the time of a clock, it is the same on a busy machine.

@@ -11,6 +11,7 @@ import (
 )
 
 func TestContract(t *testing.T) {
+	t.Parallel()
 	sinktest.Run(t,
 		func(t *testing.T) sinks.Sink {
 			if strings.Contains(t.Name(), "cancelled") {

@@ -12,6 +12,7 @@ import (
 
 // The golden file contains all statements for a cluster; the parser of the engine accepts each of them.
 func TestClusterGolden(t *testing.T) {
+	t.Parallel()
 	script := must.Get(clickhouse.Script("main", "llmtap"))(t)
 	golden(t, "cluster.sql", script)
 	s := open(t)
@@ -31,6 +32,7 @@ func TestClusterGolden(t *testing.T) {
 }
 
 func TestClusterRejectsUnknownStatements(t *testing.T) {
+	t.Parallel()
 	f := func(stmt, want string) {
 		t.Helper()
 		must.Fail(t, must.Err(clickhouse.Rewrite("main", "llmtap", stmt)), want, stmt)
@@ -54,6 +56,7 @@ func TestClusterRejectsUnknownStatements(t *testing.T) {
 }
 
 func TestClusterRewrite(t *testing.T) {
+	t.Parallel()
 	f := func(stmt string, want ...string) {
 		t.Helper()
 		got, err := clickhouse.Rewrite(`it's`, "d`b", stmt)
@@ -72,6 +75,7 @@ func TestClusterRewrite(t *testing.T) {
 
 // Tables on one server are not converted to a cluster.
 func TestClusterRequiresEmptyDatabase(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	openDSN(t, dsn)
 	s, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn, Cluster: "main"}, slog.New(slog.DiscardHandler), nil)

@@ -14,6 +14,7 @@ import (
 
 // Every field of a row is stored: setting it changes the value of a column.
 func TestEveryFieldIsStored(t *testing.T) {
+	t.Parallel()
 	checkFields(t, exchangeColumns, "Labels.Conversation") // Conversation contains given ids, too
 	checkFields(t, findingColumns, "Labels.Conversation")
 	checkFields(t, toolCallColumns, "Labels.Conversation")
@@ -79,6 +80,7 @@ func sampleValue(t reflect.Type, text string) reflect.Value {
 }
 
 func TestClamp(t *testing.T) {
+	t.Parallel()
 	f := func(in, want time.Time) {
 		t.Helper()
 		if got := clamp(in); !got.Equal(want) {
@@ -93,6 +95,7 @@ func TestClamp(t *testing.T) {
 
 // Write fills all of sinks.Tables, in their order.
 func TestTables(t *testing.T) {
+	t.Parallel()
 	for i, want := range sinks.Tables {
 		if i >= len(tables) || tables[i].Table != want {
 			t.Errorf("tables[%d] is not %s", i, want.Name())
@@ -101,6 +104,7 @@ func TestTables(t *testing.T) {
 }
 
 func TestMetricsLint(t *testing.T) {
+	t.Parallel()
 	reg := prometheus.NewRegistry()
 	m := newMetrics(reg)
 	for _, t := range tables {

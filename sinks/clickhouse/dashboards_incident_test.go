@@ -18,6 +18,7 @@ import (
 
 // The verdict of is_it_over depends on the time and the calls since the last failure, for each version.
 func TestIsItOver(t *testing.T) {
+	t.Parallel()
 	const failed, ok = true, false
 	f := func(want string, calls ...overCall) {
 		t.Helper()
@@ -66,6 +67,7 @@ type overCall struct {
 
 // Values that a stage uses side by side, and values that vary from call to call, are not changes of the stage.
 func TestWhatChanged(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, 60)
 	begin := time.Now().Add(-time.Hour)
@@ -94,6 +96,7 @@ change=model also in 1.0 deepseek-reasoner, beside deepseek-chat next_failure=or
 
 // Two calls of the version before do not tell that it is clean.
 func TestFewCleanCalls(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	b.Exchanges = slices.Delete(b.Exchanges, 2, 20) // of 1.4.0
@@ -114,6 +117,7 @@ func TestFewCleanCalls(t *testing.T) {
 // A version that sends the history of an older one again did not introduce its defect, and no version is bad for a style
 // finding.
 func TestWhoseChange(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	for i := range b.Findings {
@@ -136,6 +140,7 @@ first_version= last_clean_version= rule_id=tool_content_not_string severity=styl
 
 // A conversation is stuck if its newest calls were refused for their content and none succeeded since.
 func TestStuck(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := &sinks.Batch{}
 	begin := time.Now().Add(-time.Hour)

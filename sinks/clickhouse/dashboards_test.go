@@ -166,6 +166,7 @@ func statement(t *testing.T, name string, given map[string]string, prices price.
 
 // Every query returns the expected rows of an incident, and ClickHouse can EXPLAIN it.
 func TestQueries(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be counted twice
@@ -218,6 +219,7 @@ func TestQueries(t *testing.T) {
 // If a call is stored again, only the newest row counts, also in queries that search the table without FINAL: its conversation
 // became known later, and its response arrived after the timeout.
 func TestQueriesUseNewestRow(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	b.Exchanges, b.Findings, b.ToolCalls = b.Exchanges[22:25], nil, nil // 22 and 24 failed
@@ -235,6 +237,7 @@ func TestQueriesUseNewestRow(t *testing.T) {
 
 // Each parameter and each common filter selects rows.
 func TestQueryFilters(t *testing.T) {
+	t.Parallel()
 	slowtest.Skip(t)
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), incident()))
@@ -290,6 +293,7 @@ func TestQueryFilters(t *testing.T) {
 
 // An existing value of each filter keeps the rows.
 func TestQueryFilterMatches(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), incident()))
 	for name, value := range map[string]string{
@@ -308,6 +312,7 @@ func TestQueryFilterMatches(t *testing.T) {
 
 // A call whose duration or tokens are unknown is neither above nor below a number. The clock of an agent may be fast.
 func TestCallFilters(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, 3)
 	now := time.Now().Truncate(time.Second)
@@ -337,6 +342,7 @@ func TestCallFilters(t *testing.T) {
 
 // A statement that needs too much memory says so.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	_, err := open(t).Query(t.Context(), "SELECT length(groupArray(number)) FROM numbers(10000000) SETTINGS max_memory_usage = 1000000", nil)
 	must.Equal(t, clickhouse.OutOfMemory(err), true, "%v", err)
 }
@@ -359,6 +365,7 @@ func pick(res *clickhouse.Result, want string) string {
 
 // The statements and the analyzer find the same prices and compute the same costs.
 func TestPricesAgree(t *testing.T) {
+	t.Parallel()
 	prices := append(price.Table{{Provider: "openai", Model: `odd_%\*x`, Input: 3, CachedInput: 1, Output: 7, CacheWrite: 4}, {Provider: "other", Model: "free*"}}, price.Default()...)
 	models := [][2]string{
 		{"openai", `odd_%\ö, x`},
@@ -410,6 +417,7 @@ func TestPricesAgree(t *testing.T) {
 
 // Pages of lists continue where the page before ended: each row is on one page, in each order.
 func TestListPages(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), incident()))
 	f := func(name, id, by string, sorts ...string) {

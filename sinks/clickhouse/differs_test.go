@@ -37,6 +37,7 @@ func texts(r *differs.Result) string {
 
 // The numbers are counted by hand from incident. What came with the version explains the same calls.
 func TestDiffers(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be counted twice
@@ -65,6 +66,7 @@ func TestDiffers(t *testing.T) {
 
 // A model fails in one region. Neither the model alone nor the region alone explains that.
 func TestDiffersPair(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, 400)
 	for i := range b.Exchanges {
@@ -85,6 +87,7 @@ func TestDiffersPair(t *testing.T) {
 
 // The samples of the two groups are bounded separately: a few failures are compared completely with many other calls.
 func TestDiffersSample(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), incident()))
 	r := differ(t, s, queries.Values{"since": {"3 hours"}, "service": {"trips"}, "sample": {"11"}})
@@ -97,6 +100,7 @@ func TestDiffersSample(t *testing.T) {
 //
 //	go test ./sinks/clickhouse -run TestDiffersScale -rows 1000000 -v -timeout 60m
 func TestDiffersScale(t *testing.T) {
+	t.Parallel()
 	if *scaleRows <= 0 {
 		t.Skip("NOT TESTED: use -rows 1000000")
 	}

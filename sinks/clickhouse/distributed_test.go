@@ -38,6 +38,7 @@ var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^'
 // A Distributed table accepts rows, shows the newest version of each through its view, has the same columns as the local table,
 // and works with every query.
 func TestDistributed(t *testing.T) {
+	t.Parallel()
 	slowtest.Skip(t)
 	addr := startEngineWith(t, chdbtest.Config{Server: oneShard})
 	script := must.Get(clickhouse.Script("one", "llmtap"))(t)
@@ -103,6 +104,7 @@ var ofLocalTable = regexp.MustCompile(`(?m)^(CREATE TABLE IF NOT EXISTS|ALTER TA
 // An insert into a Distributed table stores each row on the shard of its sharding key, all of its versions on the same one, also
 // if a shard fails in the middle of an insert that is then repeated.
 func TestShards(t *testing.T) {
+	t.Parallel()
 	slowtest.Skip(t)
 	native := chdbtest.ListenNative(t)
 	_, port, err := net.SplitHostPort(native.Addr)

@@ -37,6 +37,7 @@ import (
 )
 
 func TestAddresses(t *testing.T) {
+	t.Parallel()
 	f := func(dsn string, want ...string) {
 		t.Helper()
 		got, err := clickhouse.Addresses(dsn)
@@ -57,6 +58,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestInvalidDSN(t *testing.T) {
+	t.Parallel()
 	f := func(dsn, want string) {
 		t.Helper()
 		err := clickhouse.Config{DSN: dsn}.Validate()
@@ -86,6 +88,7 @@ func TestInvalidDSN(t *testing.T) {
 
 // An address that drops packets uses only its share of the time.
 func TestDialEvenly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &client.Options{Addr: []string{"a", "b", "c"}, DialTimeout: 30 * time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), o.DialTimeout)
@@ -126,6 +129,7 @@ func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server,
 }
 
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	dead := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	dead.Close()
 	first, u := reverseProxy(t, (*httptest.Server).Start)
@@ -152,6 +156,7 @@ func TestFailover(t *testing.T) {
 // The connection to the first of two hosts is cut in the middle of an insert, and the host is gone. The rows are stored once,
 // through the second host.
 func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
+	t.Parallel()
 	f := func(name string, dsn *url.URL) {
 		t.Helper()
 		ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -239,6 +244,7 @@ func cutAfter(client net.Conn, host string, limit *atomic.Int64, done func()) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ca, cert, key := certificates(t)
 	pool := x509.NewCertPool()
 	pemCA := must.Get(os.ReadFile(ca))(t)
@@ -273,6 +279,7 @@ func TestTLS(t *testing.T) {
 
 // The native protocol works over TLS, too. The server here is not a ClickHouse: it hangs up after the hello of the client.
 func TestNativeTLS(t *testing.T) {
+	t.Parallel()
 	ca, cert, key := certificates(t)
 	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 	ln := must.Get(tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}}))(t)

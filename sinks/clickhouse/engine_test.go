@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/chdb/chdbtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 	chdb.RunChild()
 	chdbtest.RunChild()
 	runMigrate()
+	slowtest.Waits()
 	code := m.Run()
 	if err := dropPool(); err != nil {
 		fmt.Println("drop the databases of the tests:", err)
@@ -102,7 +104,7 @@ func drop(dsn string) error {
 	return clickhouse.Drop(ctx, dsn)
 }
 
-// A database is one that tests use in sequence, since the schema takes a second of CPU to create.
+// A database is one that tests use one after another, since the schema takes a second of CPU to create.
 type database struct {
 	*clickhouse.Sink
 	dsn    string
@@ -110,7 +112,10 @@ type database struct {
 }
 
 // pool are the databases that are not in use. They have no rows, and the schema of this release.
-var pool []*database
+var pool struct {
+	mu   sync.Mutex
+	free []*database
+}
 
 // definitions returns the statements that would create the tables and views of d, and the number of migrations.
 func (d *database) definitions(t testing.TB) string {
@@ -128,11 +133,30 @@ func (d *database) release(t testing.TB) {
 	for name := range clickhouse.ColumnNames() {
 		must.Do(t, d.Exec(context.Background(), "TRUNCATE TABLE "+name))
 	}
-	pool = append(pool, d)
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	pool.free = append(pool.free, d)
+}
+
+// take returns a database from the pool, or a new one.
+func take(t testing.TB) *database {
+	t.Helper()
+	pool.mu.Lock()
+	if n := len(pool.free); n > 0 {
+		d := pool.free[n-1]
+		pool.free = pool.free[:n-1]
+		pool.mu.Unlock()
+		return d
+	}
+	pool.mu.Unlock()
+	dsn := newDSN(t)
+	d := &database{Sink: must.Get(clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.DiscardHandler), nil))(t), dsn: dsn}
+	d.schema = d.definitions(t)
+	return d
 }
 
 func dropPool() (err error) {
-	for _, d := range pool {
+	for _, d := range pool.free {
 		err = errors.Join(err, d.Close(), drop(d.dsn))
 	}
 	return err
@@ -141,14 +165,7 @@ func dropPool() (err error) {
 // open returns a Sink on a database without rows that no other test uses at the same time.
 func open(t testing.TB) *clickhouse.Sink {
 	t.Helper()
-	if len(pool) == 0 {
-		dsn := newDSN(t)
-		d := &database{Sink: must.Get(clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.DiscardHandler), nil))(t), dsn: dsn}
-		d.schema = d.definitions(t)
-		pool = append(pool, d)
-	}
-	d := pool[len(pool)-1]
-	pool = pool[:len(pool)-1]
+	d := take(t)
 	t.Cleanup(func() { d.release(t) })
 	return openDSN(t, d.dsn)
 }

@@ -26,6 +26,7 @@ import (
 )
 
 func TestFault(t *testing.T) {
+	t.Parallel()
 	f := func(err error, want string) {
 		t.Helper()
 		must.Equal(t, clickhouse.Fault(fmt.Errorf("insert: %w", err)), want, "fault of %v", err)
@@ -68,6 +69,7 @@ func TestFault(t *testing.T) {
 
 // Faults are injected by a proxy between the sink and a real server.
 func TestWriteThroughFaults(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	if !strings.HasPrefix(dsn, "http://") {
 		t.Skip("the proxy supports only HTTP")
@@ -133,6 +135,7 @@ func TestWriteThroughFaults(t *testing.T) {
 }
 
 func TestServerIsDown(t *testing.T) {
+	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	must.Do(t, l.Close())
@@ -146,6 +149,7 @@ func TestServerIsDown(t *testing.T) {
 
 // OpenLazy does not connect. Write and Ping state why ClickHouse is not usable, and Write works once it is.
 func TestOpenLazy(t *testing.T) {
+	t.Parallel()
 	target, err := url.Parse(freshDSN(t))
 	if err != nil || target.Scheme != "http" {
 		t.Skip("the proxy supports only HTTP")
@@ -183,6 +187,7 @@ func TestOpenLazy(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
+	t.Parallel()
 	f := func(cfg clickhouse.Config, want string) {
 		t.Helper()
 		got := ""

@@ -16,6 +16,7 @@ import (
 // A finding that is stored again with another time is in the time range of its newest row only, also in short time ranges, whose
 // findings are looked up in the projection and read by key.
 func TestFindingsOfTimeRange(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	now := time.Now().UTC()
 	finding := func(id string, seq int, ago time.Duration) analyzer.Finding {

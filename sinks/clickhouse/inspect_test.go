@@ -26,6 +26,7 @@ func states(st *clickhouse.State) string {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	all := fmt.Sprint(len(files(t, -1)), " ")
 	dsn := freshDSN(t)
 	cfg := clickhouse.Default()
@@ -65,6 +66,7 @@ func TestInspect(t *testing.T) {
 }
 
 func TestInspectRejectedLogin(t *testing.T) {
+	t.Parallel()
 	u, err := url.Parse(freshDSN(t))
 	must.Do(t, err)
 	u.User = url.UserPassword("default", "not-the-password")
@@ -83,6 +85,7 @@ func TestInspectRejectedLogin(t *testing.T) {
 
 // The password may be in a file.
 func TestPasswordFile(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	u := must.Get(url.Parse(dsn))(t)
 	password, _ := u.User.Password()

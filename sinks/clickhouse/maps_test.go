@@ -10,6 +10,7 @@ import (
 
 // Equal maps are stored in the same order, so that ClickHouse groups them.
 func TestMapsAreSorted(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, 50)
 	for i := range b.Exchanges {

@@ -16,6 +16,7 @@ import (
 
 // Messages are found by whole words, in any case and anywhere in the JSON, and the index skips other messages.
 func TestMessagesWith(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	at := time.Now().UTC().Add(-time.Hour)
 	b := &sinks.Batch{}
@@ -81,6 +82,7 @@ func TestMessagesWith(t *testing.T) {
 // A common word is read from the newest conversations only, but a newer message of an older conversation precedes theirs, and
 // rows with the required service or time are found in older conversations as well.
 func TestMessagesWithCommonWord(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	now := time.Now().UTC().Truncate(time.Second)
 	b := &sinks.Batch{}
@@ -128,6 +130,7 @@ func TestMessagesWithCommonWord(t *testing.T) {
 
 // The embedded engine compresses bodies when it merges them.
 func TestBodiesAreCompressedByMerges(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := &sinks.Batch{Contents: []analyzer.Content{{ID: "1", Kind: content.KindMessage, SeenAt: time.Now(), Body: strings.Repeat("word ", 20_000)}}}
 	const codecs = "SELECT groupUniqArray(default_compression_codec), sum(data_compressed_bytes) > 100000 FROM system.parts WHERE active AND database = currentDatabase() AND table = 'messages'"

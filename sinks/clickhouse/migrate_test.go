@@ -39,6 +39,7 @@ func files(t *testing.T, n int) fstest.MapFS {
 
 // A migration that adds a column keeps the rows; the new column has the default of its type, and the view shows it.
 func TestMigrationKeepsRows(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for table := range clickhouse.ColumnNames() {
 		columns := strings.TrimSpace(query(t, s, "SELECT arrayStringConcat(groupArray(name || ' ' || type), ', ') FROM (SELECT * FROM system.columns WHERE database = currentDatabase() AND table = {table:String} ORDER BY position)", map[string]string{"table": table}))
@@ -92,6 +93,7 @@ func runMigrate() {
 
 // Processes that start concurrently, with an empty and with an older database, all succeed and create the same tables.
 func TestProcessesMigrateConcurrently(t *testing.T) {
+	t.Parallel()
 	const all = "SELECT table, name, type, compression_codec, comment FROM system.columns WHERE database = currentDatabase() ORDER BY table, position"
 	want := query(t, open(t), all, nil)
 	for _, from := range []int{0, 4} {
@@ -118,6 +120,7 @@ func TestProcessesMigrateConcurrently(t *testing.T) {
 
 // A release that opens the database of a newer release works and logs a warning.
 func TestOpenNewerDatabase(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
 	must.Do(t, s.Exec(t.Context(), "INSERT INTO migrations VALUES (9999, '9999_next.sql', 'x', now64(3))"))
@@ -131,6 +134,7 @@ func TestOpenNewerDatabase(t *testing.T) {
 
 // A replicated table rejects concurrent changes. A rejected statement is retried.
 func TestAlterIsRetried(t *testing.T) {
+	t.Parallel()
 	busy := &client.Exception{Code: 517, Message: "not up to date"}
 	other := errors.New("gone")
 	f := func(errs []error, wantErr error, want ...string) {

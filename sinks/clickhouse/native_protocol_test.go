@@ -27,6 +27,7 @@ func nativeDSN(t *testing.T) string {
 // Rows that are written over the native protocol, and read over it, equal those over HTTP, including texts and times that are
 // difficult to encode.
 func TestNativeProtocol(t *testing.T) {
+	t.Parallel()
 	b := sinktest.Rows(0, len(sinktest.Strings))
 	for i, text := range sinktest.Strings {
 		b.Exchanges[i].ErrorText, b.Exchanges[i].Labels.Stage, b.Exchanges[i].Attrs = text, text, map[string]string{text: text}

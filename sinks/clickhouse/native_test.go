@@ -17,6 +17,7 @@ import (
 
 // NULL and [] have the type Nothing, which is written as String.
 func TestNativeNothing(t *testing.T) {
+	t.Parallel()
 	res := must.Get(open(t).QueryBounded(t.Context(), "SELECT NULL AS a, [] AS b", nil))(t)
 	var b bytes.Buffer
 	must.Do(t, res.WriteNative(&b))
@@ -26,6 +27,7 @@ func TestNativeNothing(t *testing.T) {
 
 // A result that is written and read again has the same columns and values.
 func TestNative(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 3)))
 	statements := []string{
@@ -50,6 +52,7 @@ func TestNative(t *testing.T) {
 }
 
 func TestQueryBounded(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	f := func(sql, want string) {
 		t.Helper()

@@ -74,6 +74,7 @@ func counts(t *testing.T, s *clickhouse.Sink) map[string]uint64 {
 
 // Rows that violate a constraint become dead letters; the other rows of the batch are stored.
 func TestPoisonRows(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, sql := range []string{
 		"ALTER TABLE exchanges ADD CONSTRAINT sane_tokens CHECK input_tokens < 1000000",
@@ -106,6 +107,7 @@ func TestPoisonRows(t *testing.T) {
 
 // No row is lost if a table is altered: the batcher retries, reports the required action, and stores all rows once the table is repaired.
 func TestChangedTable(t *testing.T) {
+	t.Parallel()
 	f := func(what, breaks, repairs, health string) {
 		t.Helper()
 		s := open(t)
@@ -135,6 +137,7 @@ func TestChangedTable(t *testing.T) {
 
 // ClickHouse converts the values if the type of a column was changed.
 func TestChangedType(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN status String"))
@@ -145,6 +148,7 @@ func TestChangedType(t *testing.T) {
 
 // A column that cannot be filled is not an error of the network, which would be retried without a hint.
 func TestUnfillableColumn(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
 	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges MODIFY COLUMN tools String"))
@@ -156,6 +160,7 @@ func TestUnfillableColumn(t *testing.T) {
 
 // Write returns a RowError for refused rows and a RetryError with a hint for a changed table.
 func TestWriteErrors(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"))
 	err := s.Write(t.Context(), sinktest.Rows(0, 3))

@@ -15,6 +15,7 @@ import (
 )
 
 func TestQueryTypes(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	res, err := s.Query(t.Context(), `SELECT {n:UInt8} AS n, 'a' AS s, toLowCardinality('b') AS l, NULL AS missing, toNullable(1.5) AS f,
 		toDateTime64('2026-11-20 09:30:00.123456789', 9, 'Asia/Shanghai') AS at, ['x', 'y'] AS list, map('k', toUInt64(7)) AS m, true AS yes, ('a', 1) AS pair`,
@@ -52,6 +53,7 @@ func TestQueryTypes(t *testing.T) {
 
 // A parameter is always a value, never SQL.
 func TestQueryParameters(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, v := range sinktest.Strings {
 		v = v[:min(len(v), 2000)] // parameters are part of the URL
@@ -71,6 +73,7 @@ func TestQueryParameters(t *testing.T) {
 }
 
 func TestQueryCannotWrite(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for _, sql := range []string{"DROP TABLE exchanges", "INSERT INTO exchanges (exchange_id) VALUES ('x')", "TRUNCATE TABLE findings", "SET readonly = 0"} {
 		must.Fail(t, must.Err(s.Query(t.Context(), sql, nil)), "", sql)
@@ -79,6 +82,7 @@ func TestQueryCannotWrite(t *testing.T) {
 }
 
 func TestQueryTruncates(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	res := must.Get(s.Query(t.Context(), "SELECT number FROM numbers(100001)", nil))(t)
 	if len(res.Rows) != 100_000 || !res.Truncated {
@@ -91,12 +95,14 @@ func TestQueryTruncates(t *testing.T) {
 }
 
 func TestQueryErrorAfterRows(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Fail(t, must.Err(s.Query(t.Context(), "SELECT throwIf(number = 90000, 'boom') FROM numbers(95000) SETTINGS max_block_size = 1000", nil)), "boom", "error after the first rows")
 }
 
 // Rows are read as they were written, byte for byte.
 func TestRowsGolden(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, 1)
 	b.ToolCalls = append(b.ToolCalls, sinktest.Later(sinktest.Rows(1, 1)).ToolCalls...)
@@ -119,6 +125,7 @@ func TestRowsGolden(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, len(sinktest.Strings))
 	for i, text := range sinktest.Strings {
@@ -134,6 +141,7 @@ func TestStrings(t *testing.T) {
 }
 
 func TestFloats(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := sinktest.Rows(0, 3)
 	for i, f := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {

@@ -16,6 +16,7 @@ import (
 
 // Messages are deleted before other rows, a table may have its own retention, and setting the same retention again changes nothing.
 func TestRetentions(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	const day = 24 * time.Hour
 	f := func(retention, messages time.Duration, tables map[string]time.Duration, want string) {
@@ -47,6 +48,7 @@ func TestRetentions(t *testing.T) {
 // Erase deletes the rows that belong only to the user or the conversation, and the example of an alert; messages stored
 // since are kept.
 func TestErase(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	now := time.Now().UTC().Truncate(time.Second)
 	old := now.Add(-time.Hour)

@@ -44,6 +44,7 @@ var scaleLists = []string{
 //
 //	go test ./sinks/clickhouse -run TestScaleLists -rows 10000000 -newest 1400000 -v -timeout 60m
 func TestScaleLists(t *testing.T) {
+	t.Parallel()
 	if *scaleRows <= 0 {
 		t.Skip("NOT TESTED: use -rows 10000000, and perhaps -newest 1400000")
 	}

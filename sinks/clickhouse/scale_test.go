@@ -47,6 +47,7 @@ type cost struct {
 //
 //	go test ./sinks/clickhouse -run TestScale -rows 10000000 -v -timeout 60m
 func TestScale(t *testing.T) {
+	t.Parallel()
 	if *scaleRows <= 0 {
 		t.Skip("NOT TESTED: use -rows 10000000")
 	}

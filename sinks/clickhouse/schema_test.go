@@ -37,6 +37,7 @@ func golden(t *testing.T, name, got string) {
 
 // The golden file contains the tables as the embedded engine prints them; other versions may print them differently.
 func TestSchemaGolden(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	if engine.server == nil {
 		t.Skip("not the embedded server")
@@ -54,6 +55,7 @@ func TestSchemaGolden(t *testing.T) {
 }
 
 func TestColumnsMatchSchema(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	for table, got := range clickhouse.ColumnNames() {
 		want := strings.Fields(query(t, s, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String} ORDER BY name",
@@ -66,6 +68,7 @@ func TestColumnsMatchSchema(t *testing.T) {
 }
 
 func TestMigrationFiles(t *testing.T) {
+	t.Parallel()
 	files := must.Get(fs.Glob(clickhouse.Schema, "schema/*"))(t)
 	for i, f := range files {
 		if want := fmt.Sprintf("schema/%04d_", i+1); !strings.HasPrefix(f, want) || !strings.HasSuffix(f, ".sql") {
@@ -85,6 +88,7 @@ func TestMigrationFiles(t *testing.T) {
 
 // No key contains a column that a second write may change: even without FINAL, a merged table has one row per id.
 func TestKeysAreConstant(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	const n = 50
 	for _, b := range []func() error{
@@ -113,6 +117,7 @@ func TestKeysAreConstant(t *testing.T) {
 
 // Indexes are used through the _final views.
 func TestIndexesAreUsed(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
 	f := func(table, where, index string) {
@@ -138,6 +143,7 @@ func TestIndexesAreUsed(t *testing.T) {
 }
 
 func TestOpenConcurrently(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -164,6 +170,7 @@ func TestOpenConcurrently(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	dir := files(t, -1)
 	next := fmt.Sprintf("%04d_next.sql", len(dir)+1)
@@ -190,6 +197,7 @@ func TestMigrate(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	ttl := func(s *clickhouse.Sink) string {
 		return query(t, s, "SELECT extract(engine_full, 'TTL .*Second\\\\(\\\\d+\\\\)') FROM system.tables WHERE database = currentDatabase() AND name IN ('alerts', 'exchanges', 'findings', 'tool_calls') ORDER BY name", nil)

@@ -11,6 +11,7 @@ import (
 
 // A query sees only the rows of its scope, however it names the table.
 func TestScope(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), sinktest.Rows(0, 4)))
 	db := strings.TrimSpace(query(t, s, "SELECT currentDatabase()", nil))

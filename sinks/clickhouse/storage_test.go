@@ -36,6 +36,7 @@ type turn struct {
 //
 //	go test ./sinks/clickhouse -run TestStorage -storage -v
 func TestStorage(t *testing.T) {
+	t.Parallel()
 	const longest = 200
 	turns, size := []int{10, 50, longest}, 2000
 	if !*storage {

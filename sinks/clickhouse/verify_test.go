@@ -69,6 +69,7 @@ func report(steps []clickhouse.VerifyStep) string {
 
 // All steps succeed on the embedded engine, over the native protocol, and the database is dropped.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	dsn := freshDSN(t)
 	if engine.server == nil {
 		t.Skip("not the embedded server")
@@ -159,6 +160,7 @@ func TestVerifyBroken(t *testing.T) {
 
 // The grants in deploy/clickhouse suffice. The engine cannot create users by statement, so they are in its configuration.
 func TestVerifyGrants(t *testing.T) {
+	t.Parallel()
 	text := must.Get(os.ReadFile("../../deploy/clickhouse/grants.sql"))(t)
 	var grants strings.Builder
 	for _, stmt := range clickhouse.Statements(string(text)) {

@@ -15,6 +15,7 @@ import (
 // The statements of the incident page count failed calls with a cause or a root cause, or calls with a finding. The numbers are
 // counted by hand from incident.
 func TestWebIncident(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be counted twice
@@ -69,6 +70,7 @@ service_version=1.5.0 reason=message_edited element=messages calls=10 reusable=9
 
 // The page of a problem lists its alerts, and what people did about it, the end of a silence included, which has no group.
 func TestWebProblem(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	at := time.Now().UTC().Truncate(time.Second)
 	b := &sinks.Batch{}
@@ -104,6 +106,7 @@ func TestWebProblem(t *testing.T) {
 
 // A cause that is a guess is told apart from the same cause stated by a provider, also by the root cause.
 func TestGuesses(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	for i := range b.Exchanges {

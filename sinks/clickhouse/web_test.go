@@ -21,6 +21,7 @@ func webStatements(t *testing.T) map[string]queries.Query {
 
 // ClickHouse can run every statement of the web pages, with the filters that it has and without.
 func TestWebStatements(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	must.Do(t, s.Write(t.Context(), incident()))
 	filters := map[string]string{"status": "4xx", "attr": "tenant=tenant-1", "service": "trips"}
@@ -52,6 +53,7 @@ func TestWebStatements(t *testing.T) {
 
 // Each kind of id is found, by an index or the sort key.
 func TestWebSearch(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be found twice

@@ -14,6 +14,7 @@ import (
 // The commands of a notification work on another host if the collector can be reached from there; otherwise the notification
 // names the host.
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	const issues = "https://example.com/new?title={title}"
 	name := must.Get(os.Hostname())(t)
 	f := func(externalURL, listen string, want alerts.Access) {

@@ -14,6 +14,7 @@ import (
 
 // Who did what is stored after an outage of ClickHouse, even if the process has ended meanwhile.
 func TestActionsSurviveAnOutage(t *testing.T) {
+	t.Parallel()
 	url := collectortest.StartNATS(t, "")
 	a, lost := openControls(t, url)
 	b, sink := openControls(t, url)
@@ -48,6 +49,7 @@ func TestActionsSurviveAnOutage(t *testing.T) {
 
 // An action does not fill NATS.
 func TestActionsAreBounded(t *testing.T) {
+	t.Parallel()
 	a, _ := openControls(t, collectortest.StartNATS(t, ""))
 	a.actions.mu.Lock()
 	a.actions.waiting = make([]string, maxActions)

@@ -27,6 +27,7 @@ func (l fixedListener) Addr() net.Addr {
 }
 
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	f := func(want string, notReady error, change func(*Collector)) {
 		t.Helper()
 		cfg := config.Default()

@@ -136,6 +136,7 @@ func (s *socketMode) shows(what string, since time.Time) time.Duration {
 // Two processes: a press that arrives at the one that does not notify is stored, and the other one edits the message at
 // once. After a take-over, the acknowledgement and the silence still hold.
 func TestButtons(t *testing.T) {
+	t.Parallel()
 	s := &socketMode{Server: slack.New(slack.Config{Channels: []string{"oncall"}}), t: t, acked: map[string]bool{}}
 	srv := httptest.NewServer(s)
 	defer srv.Close()

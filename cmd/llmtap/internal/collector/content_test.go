@@ -16,6 +16,7 @@ import (
 
 // The storage mode of a body depends on its service; redaction covers the whole body.
 func TestContentPolicy(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default().Content
 	cfg.Services = map[string]string{"shaped": "shape", "silent": "none"}
 	cfg.RedactPatterns = []string{`EMP-\d{6}`}

@@ -78,6 +78,7 @@ func parsed(t *testing.T, list ...string) silence.Matchers {
 
 // What one process stores, another one sees within a second; doing it twice has no effect.
 func TestControls(t *testing.T) {
+	t.Parallel()
 	url := collectortest.StartNATS(t, "")
 	a, sink := openControls(t, url)
 	b, _ := openControls(t, url)
@@ -137,6 +138,7 @@ func TestControls(t *testing.T) {
 
 // The oldest expired silence makes room; if none has expired, there is an error.
 func TestSilencesAreBounded(t *testing.T) {
+	t.Parallel()
 	a, _ := openControls(t, collectortest.StartNATS(t, ""))
 	now := time.Now()
 	var list []silence.Silence

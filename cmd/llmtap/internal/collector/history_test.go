@@ -31,6 +31,7 @@ import (
 // ClickHouse counts the stored calls as the analyzer does, and a collector that starts for the first time learns them: once, also if it is
 // killed and starts again.
 func TestHistoryOfClickHouse(t *testing.T) {
+	t.Parallel()
 	var log collectortest.Buffer
 	cfg := collectortest.Config(t, func(cfg *config.Config) { cfg.Roles = []string{config.RoleAnalyze} })
 	run := func(roles ...string) (c *Collector, stop func()) {

@@ -42,6 +42,7 @@ const (
 // TestHostileInput sends invalid and extreme messages through NATS, the reader and the analyzer. Each input ends in a good
 // call that must be recorded and analyzed. Unusable messages are counted and dead-lettered; the heap stays within its limit.
 func TestHostileInput(t *testing.T) {
+	t.Parallel()
 	slowtest.Skip(t)
 	// Near the limit garbage is collected at once, so that a heap above it is in use.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(hostileHeap() * 9 / 10))

@@ -23,6 +23,7 @@ import (
 )
 
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	f := func(token, method, url string, header map[string]string, want int) {
 		t.Helper()
 		tokens := must.Get(secret.ReadTokens(token, "", ""))(t)
@@ -95,6 +96,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Coding agents need the token, at the listener and beside the pages.
 func TestCodingAgents(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.HTTP.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", "nats://127.0.0.1:1", "http://127.0.0.1:1/llmtap"
 	})
@@ -125,6 +127,7 @@ func TestCodingAgents(t *testing.T) {
 
 // The API beside the pages needs ui.token where there is no http.token, whatever host a client says it wants.
 func TestPagesToken(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.UI.Token, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleUI}, "s3cret", "nats://127.0.0.1:1", "http://127.0.0.1:1/llmtap"
 	})
@@ -145,6 +148,7 @@ func TestPagesToken(t *testing.T) {
 }
 
 func TestGuardTokenFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
 	must.Do(t, os.WriteFile(file, []byte(" s3cret\n"), 0o600))
 	if g, err := newGuard("http", "", file); err != nil || !g.tokens.Accept("s3cret") {
@@ -158,6 +162,7 @@ func TestGuardTokenFile(t *testing.T) {
 }
 
 func TestRunning(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	must.Is(t, must.Err(FindRunning(dir)), ErrNotRunning, "found in a directory that does not exist")
 	want := Running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}

@@ -111,6 +111,7 @@ func (x *incidentTest) pagerduty() (changes []string) {
 // An incident of a running engine reaches every receiver: a warning, its acknowledgement, a page and the end, each once. In between, numbers
 // change, the engine restarts, and Teams and the mail server refuse for a while.
 func TestIncidentAtAllReceivers(t *testing.T) {
+	t.Parallel()
 	x := &incidentTest{
 		T: t, Receivers: collectortest.StartReceivers(t), slack: slack.New(slack.Config{Channels: []string{"oncall"}}), decisions: engine.NewDecisions(),
 		start: (time.Now().Unix() - 3600) / 5 * 5, seen: map[string][]string{},

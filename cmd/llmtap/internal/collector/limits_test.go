@@ -42,6 +42,7 @@ func dial(t *testing.T, addr, request string) *bufio.Reader {
 
 // A body that does not end is given up, whether the handler reads it or not. A response may take longer.
 func TestLimitBodies(t *testing.T) {
+	t.Parallel()
 	const limit = 300 * time.Millisecond
 	var left error
 	addr := serveLimited(t, func(w http.ResponseWriter, r *http.Request) {
@@ -80,6 +81,7 @@ func TestLimitBodies(t *testing.T) {
 
 // Connections beyond the limit wait until others are closed, and it is logged.
 func TestLimitConnections(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	addr := serveLimited(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }, time.Second, 2, &log)
 	var open []net.Conn

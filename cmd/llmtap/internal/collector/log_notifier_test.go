@@ -13,6 +13,7 @@ import (
 
 // The log has one line per change of an alert, not one per alert of the group.
 func TestLogNotifier(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	n := newLogNotifier(slog.New(slog.NewTextHandler(&out, nil)))
 	lines := func(g alerts.Group) string {

@@ -7,11 +7,13 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
 func TestMain(m *testing.M) {
 	chdb.RunChild() // the embedded ClickHouse is this binary again
+	slowtest.Waits()
 	m.Run()
 }
 

@@ -22,6 +22,7 @@ var (
 
 // Every metric of a running collector is named after its folder, and promlint accepts those that have a value.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	collectortest.NeedClickHouse(t)
 	c := start(t, func(*config.Config) {})
 	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())

@@ -34,6 +34,7 @@ func (l *notified) Notify(_ context.Context, g alerts.Group) error {
 
 // Faults of llmtap itself fire alerts without any tally, with a severity that depends on their duration, and resolve.
 func TestHealth(t *testing.T) {
+	t.Parallel()
 	f := func(name string, quiet time.Duration, fault func(st *jetstream.State, now time.Time) (tallies bool, nats, store error), want ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
@@ -140,6 +141,7 @@ func TestHealth(t *testing.T) {
 // A restart after an outage of the collector is not a failure: the tallies that it reads first are as old as the outage, and the
 // clock of the NATS server may be ahead.
 func TestHealthAfterOutage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &alertstest.Store{}
 		run := func(skew, catchUp, d time.Duration) []string {
@@ -186,6 +188,7 @@ func TestHealthAfterOutage(t *testing.T) {
 
 // While the store is unreachable, alerts report it and since when.
 func TestHealthUnavailable(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var down error
 		h := newMonitor(func(context.Context) (*jetstream.State, error) { return &jetstream.State{}, nil },

@@ -139,6 +139,7 @@ var version = regexp.MustCompile(`service_version:\S+ `)
 
 // A cause is counted as new by one partition, whether the others knew it before, or count it later.
 func TestNewCauses(t *testing.T) {
+	t.Parallel()
 	c := newNewCauses()
 	c.add(cause{"shop", "planner", "orphan_tool_reply", ""}, origin{partition: 2, second: 100})
 	f := func(want bool, partition int, at int64, service, cause string) {

@@ -53,6 +53,7 @@ func (p *problems) state(t *testing.T, id string) (string, *alerts.Ignoring) {
 
 // A problem is ignored as long as its silence lasts, whoever changes it, also if the process that ended it was killed then.
 func TestIgnoredWithSilence(t *testing.T) {
+	t.Parallel()
 	url := collectortest.StartNATS(t, "")
 	p, other := openProblems(t, url), openProblems(t, url)
 	id := func() string { v := newProblem(t, p, other); return v.ID() }()
@@ -92,6 +93,7 @@ func TestIgnoredWithSilence(t *testing.T) {
 
 // An open incident can be acknowledged, as the incident of its alerts.
 func TestAcknowledgedProblem(t *testing.T) {
+	t.Parallel()
 	url := collectortest.StartNATS(t, "")
 	p := openProblems(t, url)
 	v := newProblem(t, p)
@@ -109,6 +111,7 @@ func TestAcknowledgedProblem(t *testing.T) {
 
 // Whoever says that something is the new normal, the engines of all processes are told, and it is in the history.
 func TestNewNormal(t *testing.T) {
+	t.Parallel()
 	url := collectortest.StartNATS(t, "")
 	p, other := openProblems(t, url), openProblems(t, url)
 	by := alerts.Actor{ID: "anna"}
@@ -136,6 +139,7 @@ func TestNewNormal(t *testing.T) {
 
 // A problem that is ignored until it hits more users is open again after exactly these, while the process that leads changes.
 func TestIgnoredUntilUsers(t *testing.T) {
+	t.Parallel()
 	url := collectortest.StartNATS(t, "")
 	p, other := openProblems(t, url), openProblems(t, url)
 	var read []*analyzer.Tally

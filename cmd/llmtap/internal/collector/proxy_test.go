@@ -19,6 +19,7 @@ import (
 
 // The calls of an agent that only changed its base URL are stored, with their findings.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	collectortest.NeedClickHouse(t)
 	c := start(t, func(cfg *config.Config) { collectortest.WithProvider(t, cfg) })
 	collectortest.CallProxy(t, c.cfg.Proxy.Listen)
@@ -36,6 +37,7 @@ func TestProxy(t *testing.T) {
 
 // The role proxy alone requires neither ClickHouse nor, to forward calls, NATS.
 func TestProxyAlone(t *testing.T) {
+	t.Parallel()
 	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer p.Close()
 	c := open(t, func(cfg *config.Config) {

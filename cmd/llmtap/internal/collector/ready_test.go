@@ -10,6 +10,7 @@ import (
 
 // A receiver is listed if it has accepted nothing for a minute although something waits.
 func TestUndelivered(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	state := func(waiting int, failed time.Duration, err error) engine.ReceiverState {
 		return engine.ReceiverState{Name: "slack #oncall", Waiting: waiting, FailedAt: now.Add(-failed), Err: err}

@@ -25,6 +25,7 @@ import (
 
 // The role receive stores spans that arrive over HTTP and gRPC with the token. Spans that arrive again are stored once.
 func TestReceiveOTLP(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) { cfg.Roles, cfg.Receive.Token = []string{config.RoleReceive}, "s3cret" })
 	collectortest.RunReady(t, c)
 	spans := must.Get(os.ReadFile("../../../../ingest/otlp/testdata/traceloop.json"))(t)

@@ -22,6 +22,7 @@ import (
 
 // The role receive alone stores the events of the example in the README, from clients with the token.
 func TestReceive(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) { cfg.Roles, cfg.Receive.Token = []string{config.RoleReceive}, "s3cret" })
 	collectortest.RunReady(t, c)
 	script := must.Get(os.ReadFile("../../testdata/events.sh"))(t)
@@ -56,6 +57,7 @@ func TestReceive(t *testing.T) {
 
 // Without NATS the receiver answers 503 at once, and /readyz says so.
 func TestReceiveWithoutNATS(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.NATS.URL = []string{config.RoleReceive}, fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
 	})
@@ -72,6 +74,7 @@ func TestReceiveWithoutNATS(t *testing.T) {
 
 // If the default address is in use, other roles run nevertheless, and the process says what to do.
 func TestReceiveInUse(t *testing.T) {
+	t.Parallel()
 	f := func(inUse bool, change func(*config.Config)) {
 		t.Helper()
 		cfg := collectortest.Config(t, func(cfg *config.Config) {

@@ -25,6 +25,7 @@ import (
 // A wrong token and a wrong channel are logged at start, listed by /readyz and the banner, and checked again until they
 // work. The process is ready nevertheless.
 func TestReceiverChecks(t *testing.T) {
+	t.Parallel()
 	workspace := slack.New(slack.Config{Channels: []string{"oncall"}})
 	srv := httptest.NewServer(workspace)
 	defer srv.Close()
@@ -64,6 +65,7 @@ func TestReceiverChecks(t *testing.T) {
 
 // Presses of buttons that do not arrive are reported while messages are sent; the failed check of a receiver says more.
 func TestReceiverServing(t *testing.T) {
+	t.Parallel()
 	var log collectortest.Buffer
 	c := &receiverChecks{
 		receivers: []Receiver{{Kind: "slack", Receiver: alerts.Receiver{Destination: "#oncall"}}},
@@ -97,6 +99,7 @@ func TestReceiverServing(t *testing.T) {
 
 // A receiver that fails at start is checked until it works.
 func TestReceiverChecksRetry(t *testing.T) {
+	t.Parallel()
 	receivers := collectortest.StartReceivers(t)
 	cfg := must.Get(config.Load(receivers.ConfigFile(t), func(string) string { return "" }))(t)
 	var log collectortest.Buffer
@@ -122,6 +125,7 @@ func TestReceiverChecksRetry(t *testing.T) {
 
 // Checks that return at once end, however the goroutines are scheduled.
 func TestReceiverChecksInstant(t *testing.T) {
+	t.Parallel()
 	for range 2000 {
 		r := Receiver{Kind: "test", Receiver: alerts.Receiver{Check: func(context.Context) (string, error) { return "", nil }}}
 		c := &receiverChecks{

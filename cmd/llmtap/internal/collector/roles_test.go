@@ -22,6 +22,7 @@ var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|ingest_http|analyze
 // A process builds only the roles it runs: the metrics of no other role are registered, and the proxy does not connect to
 // ClickHouse.
 func TestRoles(t *testing.T) {
+	t.Parallel()
 	natsURL := newCluster(t, 1).url
 	f := func(role string, want ...string) {
 		t.Helper()
@@ -82,6 +83,7 @@ func TestRoles(t *testing.T) {
 
 // The status of a role that failed has the reason.
 func TestRoleFails(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{config.RoleAlert}, collectortest.StartNATS(t, ""), "http://127.0.0.1:1/llmtap"
 		cfg.Batcher.DrainTimeout = noStore

@@ -21,6 +21,7 @@ import (
 
 // Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
 func TestRuleFiles(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "r.yaml")
 	write := func(text string) {
 		t.Helper()
@@ -83,6 +84,7 @@ func TestRuleFiles(t *testing.T) {
 }
 
 func TestNoRuleFiles(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	w := newRuleFiles(nil, nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were reloaded"); return nil })

@@ -86,6 +86,7 @@ func TestScopeInClickHouse(t *testing.T) {
 
 // Each table is limited, or is read by ids only.
 func TestTablesOf(t *testing.T) {
+	t.Parallel()
 	policy := access.Policy{Teams: access.Teams{{Name: "t", Match: []string{`service="a"`}}}}
 	limited := tablesOf(policy.Scope(access.Person{Machine: true, Teams: []string{"t"}}))
 	for _, table := range sinks.Tables {

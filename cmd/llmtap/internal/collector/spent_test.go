@@ -21,6 +21,7 @@ import (
 
 // ClickHouse knows what the calls cost that the analyzer measures.
 func TestSpent(t *testing.T) {
+	t.Parallel()
 	slowtest.SkipShort(t, "starts ClickHouse")
 	cfg := chdb.Default()
 	cfg.Dir = filepath.Join(t.TempDir(), "clickhouse")

@@ -161,6 +161,7 @@ func leakValues(t *testing.T, name string) map[string]string {
 
 // A team sees nothing of another one, whatever it asks for, and an admin sees both.
 func TestTeamsLeakNothing(t *testing.T) {
+	t.Parallel()
 	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
 	w := newLeakWorld(t, func(*config.Config) {})
@@ -224,6 +225,7 @@ func TestTeamsLeakNothing(t *testing.T) {
 
 // Each route has requests in TestTeamsLeakNothing.
 func TestRoutesOfTeams(t *testing.T) {
+	t.Parallel()
 	c := open(t, func(cfg *config.Config) { cfg.Roles = []string{config.RoleUI} })
 	t.Cleanup(c.Close)
 	for route := range maps.Keys(c.ui.pages.Routes()) {
@@ -240,6 +242,7 @@ func TestRoutesOfTeams(t *testing.T) {
 
 // Texts are for members of the role texts and admins: others see structure and causes, wherever they look.
 func TestTextsNeedTheirRole(t *testing.T) {
+	t.Parallel()
 	collectortest.NeedClickHouse(t)
 	slowtest.Skip(t)
 	w := newLeakWorld(t, func(cfg *config.Config) {

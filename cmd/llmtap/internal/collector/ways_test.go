@@ -7,6 +7,7 @@ import (
 )
 
 func TestInstalls(t *testing.T) {
+	t.Parallel()
 	f := func(version string, released bool) {
 		t.Helper()
 		python, node := installs(version)
