@@ -17,7 +17,13 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
+
+func TestMain(m *testing.M) {
+	slowtest.Computes()
+	m.Run()
+}
 
 var hello = []msg{system("You chat."), user("hi")}
 

@@ -15,9 +15,13 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	slowtest.Computes()
+	goleak.VerifyTestMain(m)
+}
 
 // planner returns the labels of the stage in most tests.
 func planner(version string) map[string]string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,10 +18,11 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // the state of an engine is small, and collecting took a quarter of the time
+	slowtest.Computes()
 	goleak.VerifyTestMain(m)
 }
 

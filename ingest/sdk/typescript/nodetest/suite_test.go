@@ -13,6 +13,7 @@ import (
 
 // TestTypeScriptHook builds the TypeScript hook and runs its tests.
 func TestTypeScriptHook(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and TypeScript is not checked for races")
 	}
@@ -27,15 +28,21 @@ func TestTypeScriptHook(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no tests: %v", err)
 	}
-	cmd := exec.CommandContext(t.Context(), "node", append([]string{"--test"}, files...)...)
-	cmd.Env = append(os.Environ(), "LLMTAP_PACKAGE="+hook, "LLMTAP_TESTHELPER="+helper)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), "node", "--test", file)
+			cmd.Env = append(os.Environ(), "LLMTAP_PACKAGE="+hook, "LLMTAP_TESTHELPER="+helper)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }
 
 // TestTypeScriptPackage installs the archive that npm pack makes, and loads it as a program does, as ESM and as CommonJS.
 func TestTypeScriptPackage(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("slow, and TypeScript is not checked for races")
 	}

@@ -15,9 +15,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 func TestMain(m *testing.M) {
+	slowtest.Computes()
 	goleak.VerifyTestMain(m)
 }
 
