@@ -57,7 +57,7 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("find the user's cache: %w", err)
 	}
-	sum := sha256.Sum256([]byte(string(base) + "\n" + strings.Join(packages, "\n")))
+	sum := sha256.Sum256([]byte(string(base) + "\ncompiled\n" + strings.Join(packages, "\n")))
 	dir := filepath.Join(cache, "llmtap", "python-"+hex.EncodeToString(sum[:8]))
 	python = filepath.Join(dir, "bin", "python")
 	if _, err := os.Stat(python); err == nil {
@@ -84,9 +84,10 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 		return "", err
 	}
 	pip := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
-	// pip takes a minute and a half of CPU time for the SDKs of all providers, uv 5 seconds.
+	// pip takes a minute and a half of CPU time for the SDKs of all providers, uv 5 seconds. Tests start hundreds of interpreters that
+	// do not write bytecode, hence it is compiled here.
 	inside := filepath.Join(tmp, "bin", "python")
-	if run(inside, append(pip, "uv")...) != nil || run(filepath.Join(tmp, "bin", "uv"), append([]string{"pip", "install", "--quiet", "--python", inside}, packages...)...) != nil {
+	if run(inside, append(pip, "uv")...) != nil || run(filepath.Join(tmp, "bin", "uv"), append([]string{"pip", "install", "--quiet", "--compile-bytecode", "--python", inside}, packages...)...) != nil {
 		if err := run(inside, append(pip, packages...)...); err != nil {
 			return "", err
 		}
