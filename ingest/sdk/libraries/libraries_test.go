@@ -20,9 +20,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
-var which = flag.String("libraries", "", `run the tests of libraries with the hooks: "part" or "all" of them`)
+var which = flag.String("libraries", "", `run "all" tests of libraries with the hooks; with -slow alone, a part`)
 
 // A library is one whose tests run with the hook.
 type library struct {
@@ -60,7 +61,7 @@ func (r *run) passed() (n int) {
 // TestLibraries compares the outcomes of each test of the libraries.
 func TestLibraries(t *testing.T) {
 	if *which == "" {
-		t.Skip("SKIPPED without -libraries")
+		slowtest.Skip(t)
 	}
 	srv := must.Get(natsd.Start(t.TempDir(), -1, 0, nil))(t)
 	defer natsd.Stop(srv)
@@ -109,9 +110,9 @@ type comparison struct {
 func compare(t *testing.T, l *library, env, hooked []string) (c comparison) {
 	t.Helper()
 	s := l.open(t, l)
-	args := l.all
-	if *which == "part" {
-		args = l.part
+	args := l.part
+	if *which == "all" {
+		args = l.all
 	}
 	env = slices.Concat(env, []string{"LLMTAP_TEST_SERVICE=" + l.name})
 	hooked = slices.Concat(hooked, env)
