@@ -144,6 +144,7 @@ func TestSecrets(t *testing.T) {
 	t.Parallel()
 	for _, capture := range []string{event.CaptureShape, event.CaptureFull} {
 		t.Run(capture, func(t *testing.T) {
+			t.Parallel()
 			s := newSecretsTest(t, capture)
 			for _, k := range secretKinds {
 				s.throughProxy(k)
