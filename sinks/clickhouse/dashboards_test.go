@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -429,7 +430,7 @@ func TestListPages(t *testing.T) {
 			}
 			all := pick(runQuery(t, s, name, given, testPrices), id)
 			var pages []string
-			given["limit"] = "7"
+			given["limit"] = strconv.Itoa(strings.Count(all, "\n")/3 + 1)
 			for {
 				res := runQuery(t, s, name, given, testPrices)
 				if len(res.Rows) == 0 {
