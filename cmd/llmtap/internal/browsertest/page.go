@@ -379,26 +379,20 @@ func (v Violation) String() string {
 	return b.String()
 }
 
-// Audit returns the serious and critical violations of the given rules of axe-core, by default of all, on the page.
-func (p *Page) Audit(rules ...string) []Violation {
+// Audit returns the serious and critical violations that axe-core finds on the page.
+func (p *Page) Audit() []Violation {
 	p.t.Helper()
-	var loaded bool
-	if p.Eval("!!window.axe", &loaded); !loaded {
-		path, err := axe.get(p.t.Context())
-		if err != nil {
-			unavailable(p.t, err)
-		}
-		p.Eval(string(must.Get(os.ReadFile(path))(p.t))+";0", nil)
+	path, err := axe.get(p.t.Context())
+	if err != nil {
+		unavailable(p.t, err)
 	}
-	only := ""
-	if len(rules) > 0 {
-		only = "runOnly: " + string(must.Get(json.Marshal(rules))(p.t)) + ", "
-	}
+	source := must.Get(os.ReadFile(path))(p.t)
+	p.Eval(string(source)+";0", nil)
 	// A page is not refreshed while text is selected: axe-core must not lose the elements that it looks at.
 	p.Eval(`getSelection().selectAllChildren(document.querySelector("h1") || document.body)`, nil)
 	defer p.Eval("getSelection().removeAllRanges()", nil)
 	var all []Violation
-	p.Eval(`axe.run(document, {`+only+`resultTypes: ["violations"], preload: false}).then((r) => r.violations.map((v) =>
+	p.Eval(`axe.run(document, {resultTypes: ["violations"], preload: false}).then((r) => r.violations.map((v) =>
 		({id: v.id, impact: v.impact, help: v.help, nodes: v.nodes.map((n) => ({html: n.html, failureSummary: n.failureSummary}))})))`, &all)
 	return slices.DeleteFunc(all, func(v Violation) bool { return v.Impact != "serious" && v.Impact != "critical" })
 }
