@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
 // process analyzes the events of a stream, of which each n follow each other at one time: in one frame, or as messages of their own.
@@ -98,9 +99,9 @@ func sequencesOfFrames(v reflect.Value, n int) {
 
 // The rows and tallies of conversations do not depend on whether their events arrive in frames.
 func TestFrames(t *testing.T) {
-	checked := 0
+	checked, every := 0, 1000/slowtest.Tenth(t, 100) // with the flag -slow, every tenth one
 	recordedConversations(t, func(n int, c *recorded) {
-		if n%100 != 0 {
+		if n%every != 0 {
 			return
 		}
 		for _, c := range []*recorded{c, c.broken(n / 10)} {
