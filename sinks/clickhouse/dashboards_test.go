@@ -430,7 +430,7 @@ func TestListPages(t *testing.T) {
 			}
 			all := pick(runQuery(t, s, name, given, testPrices), id)
 			var pages []string
-			given["limit"] = strconv.Itoa(strings.Count(all, "\n")/3 + 1)
+			given["limit"] = strconv.Itoa(max(7, strings.Count(all, "\n")/slowtest.Tenth(t, 60))) // with the flag -slow, 7
 			for {
 				res := runQuery(t, s, name, given, testPrices)
 				if len(res.Rows) == 0 {
