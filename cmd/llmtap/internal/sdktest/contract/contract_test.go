@@ -254,8 +254,8 @@ func escaped(label string) string {
 }
 
 // compareDrops expects that both hooks dropped the oldest exchanges and counted each. Their number may differ, because the
-// memory of an event does, and because exchanges stay that were in flight when newer ones were dropped: one, or some if the hook tried
-// to send several times meanwhile.
+// memory of an event does, and because exchanges stay that were in flight when newer ones were dropped: the first one, or over an
+// endpoint, which answers that NATS is away, some of those that the hook tried to send meanwhile.
 func (s *suite) compareDrops(t *testing.T, got, want *run) {
 	t.Helper()
 	for _, r := range []*run{got, want} {
@@ -271,7 +271,11 @@ func (s *suite) compareDrops(t *testing.T, got, want *run) {
 				older = i
 			}
 		}
-		if older > len(seqs)/2 {
+		inFlight := 2
+		if s.over != nil {
+			inFlight = len(seqs) / 2
+		}
+		if older > inFlight {
 			t.Errorf("newer exchanges were dropped before older ones: %v are left", seqs)
 		}
 	}
