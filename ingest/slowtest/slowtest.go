@@ -1,6 +1,6 @@
 // Package slowtest marks the tests that take more than ten seconds, or more than five of the processor, so that go test ./... takes
 // minutes and not a quarter of an hour. They run with the flag -slow, or with LLMTAP_SLOW=1 in the environment, as in CI: Go keeps the
-// results of tests with variables, but not of those with flags that it does not know.
+// results of tests with variables, but not of those with flags that it does not know. Waits and Computes make all tests of a package faster.
 package slowtest
 
 import (
