@@ -16,7 +16,6 @@ import (
 	"math/big"
 	"net"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -119,10 +118,8 @@ func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server,
 	if u.Scheme != "http" {
 		t.Skip("not the embedded server")
 	}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: u.Host})
-	proxy.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	srv := httptest.NewUnstartedServer(proxy)
-	srv.Config.ErrorLog = proxy.ErrorLog
+	srv := httptest.NewUnstartedServer(forwardTo(u.Host))
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	start(srv)
 	t.Cleanup(srv.Close)
 	return srv, u

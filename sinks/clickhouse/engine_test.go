@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -96,6 +98,18 @@ func freshDSN(t testing.TB) string {
 	dsn := newDSN(t)
 	t.Cleanup(func() { must.Do(t, drop(dsn), "drop", dsn) })
 	return dsn
+}
+
+// forwardTo returns a handler that forwards requests to the engine at addr.
+func forwardTo(addr string) http.Handler {
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
+	proxy.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Otherwise the server closes the body when the response begins. If the transport has not yet read the end of the body,
+		// that is an error, and the transport closes the connection to the engine.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	})
 }
 
 func drop(dsn string) error {

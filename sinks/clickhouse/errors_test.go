@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -76,7 +75,7 @@ func TestWriteThroughFaults(t *testing.T) {
 	}
 	target := must.Get(url.Parse(dsn))(t)
 	var fault atomic.Pointer[http.HandlerFunc]
-	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
+	forward := forwardTo(target.Host)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := fault.Load(); h != nil && strings.HasPrefix(r.URL.Query().Get("query"), "INSERT INTO exchanges") {
 			(*h)(w, r)
@@ -156,7 +155,7 @@ func TestOpenLazy(t *testing.T) {
 	}
 	var code atomic.Int32 // exception code; 0: ClickHouse works
 	code.Store(745)       // SERVER_OVERLOADED
-	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
+	forward := forwardTo(target.Host)
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := code.Load(); n != 0 {
 			w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(n))

@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"regexp"
@@ -181,8 +179,7 @@ const pair = `<remote_servers><pair><shard><internal_replication>true</internal_
 // statements what requires Keeper, ON CLUSTER and replication.
 func simulateCluster(t *testing.T, addr string) string {
 	t.Helper()
-	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
-	forward.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	forward := forwardTo(addr)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !r.URL.Query().Has("query") { // else the body contains rows
 			body, err := io.ReadAll(r.Body)
