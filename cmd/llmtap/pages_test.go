@@ -47,6 +47,7 @@ func TestPages(t *testing.T) {
 	live.Eval("window.sameDocument = true", nil)
 	d.slack = d.printed(`Slack message: (http://\S+)`)
 	t.Run("live", func(t *testing.T) { testLive(t, live) })
+	live.Leave()
 	t.Run("numbers", func(t *testing.T) { testNumbers(t, d) })
 	t.Run("from Slack", func(t *testing.T) { testFromSlack(t, b, d) })
 	t.Run("silence", func(t *testing.T) { testSilence(t, b, d) }) // while the alert fires
@@ -130,6 +131,7 @@ func startDemo(t *testing.T) *pagesDemo {
 func (d *pagesDemo) pages(t *testing.T, b *browsertest.Browser) []string {
 	t.Helper()
 	p := b.Page(t, pageViews[0])
+	defer p.Leave()
 	p.Open(d.fleet)
 	urls := p.Links("header nav a")
 	for _, kind := range []string{"problem", "conversation"} {
@@ -335,6 +337,7 @@ func testViews(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 func (d *pagesDemo) timeline(t *testing.T, b *browsertest.Browser) string {
 	t.Helper()
 	p := b.Page(t, pageViews[0])
+	defer p.Leave()
 	p.Open(d.fleet + "traffic/conversations?sort=failed")
 	return p.Links("#list tbody tr td:first-child a")[0]
 }
