@@ -24,7 +24,7 @@ const (
 	maxAnswer    = 1 << 20  // maximum bytes read of each answer
 )
 
-var byConversation = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 10001`)
+var byConversation = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges FINAL WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 10001`)
 
 // A Conversation is a stored conversation with its exchanges in order.
 type Conversation struct {

@@ -15,7 +15,7 @@ type Finding struct {
 
 var findingsOf = rows.Statement(`SELECT rule_id, severity, predicted, status, first_seen, exchange_id, message_index, tool_call_id, tool_name, summary,
 		root_cause, confidence, evidence, fix, first_version, last_clean_version, clean_calls, code, answer_code
-	FROM findings_final WHERE conversation_id = {id:String} ORDER BY first_seen, message_index, finding_id LIMIT 10000`)
+	FROM findings FINAL WHERE conversation_id = {id:String} ORDER BY first_seen, message_index, finding_id LIMIT 10000`)
 
 // readFindings returns the findings of a conversation in the order of first_seen.
 func readFindings(ctx context.Context, q rows.Querier, conversation string) ([]Finding, error) {

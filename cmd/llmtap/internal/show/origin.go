@@ -29,7 +29,7 @@ var (
 		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND answer != ''
 			AND messages <= {n:UInt32}
 		ORDER BY messages DESC, stored_at DESC LIMIT 1`)
-	requestBefore = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges_final
+	requestBefore = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges FINAL
 		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND branch != ''
 		ORDER BY stored_at DESC LIMIT 1`)
 	answerOf  = rows.Statement("SELECT dialect, capture, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1")

@@ -26,7 +26,7 @@ const (
 )
 
 var (
-	byExchange     = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`)
+	byExchange     = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges FINAL WHERE exchange_id = {id:String} LIMIT 1`)
 	isExchange     = rows.Statement(`SELECT argMax(conversation_id, seq) AS conversation FROM exchanges WHERE exchange_id = {id:String} GROUP BY exchange_id`)
 	isConversation = rows.Statement("SELECT 1 FROM exchanges WHERE conversation_id = {id:String} LIMIT 1")
 	byPrefix       = map[string]string{"exchange_id": withPrefix("exchange_id"), "conversation_id": withPrefix("conversation_id")}

@@ -28,7 +28,7 @@ const (
 const exchangesSQL = `
 SELECT exchange_id, stored_at, service, service_version, stage, conversation_id, model, status, failed, error_type, cause, root_cause,
     duration, messages, tool_calls, finish_reason, retry
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE stored_at > {from:DateTime64(9, 'UTC')} AND started_at > {begun:DateTime64(9, 'UTC')}
     AND {filter exchanges EXCEPT time}
     AND (failed OR NOT {failed:Bool})
@@ -38,7 +38,7 @@ LIMIT {limit:UInt32}`
 const findingsSQL = `
 SELECT finding_id, first_seen, service, stage, conversation_id, exchange_id, rule_id, severity, message_index, tool_call_id, summary,
     root_cause, confidence, evidence, fix, rejected_by
-FROM findings_final
+FROM findings FINAL
 WHERE first_seen > {from:DateTime64(9, 'UTC')}
     AND {filter findings EXCEPT time}
     AND ({rule:String} = '' OR rule_id = {rule:String})
