@@ -9,13 +9,13 @@ WITH
     groups AS
     (
         SELECT 'user' AS attribute, user AS value, countIf(hit) AS hits, count() AS n, uniqExactIf(conversation_id, hit AND conversation_id != '' AND user != '') AS hit_conversations, true AS everyone
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges EXCEPT status}
             AND {counted}
         GROUP BY user
         UNION ALL
         SELECT toString(key) AS attribute, attributes[key] AS value, countIf(hit), count(), uniqExactIf(conversation_id, hit AND conversation_id != ''), false
-        FROM exchanges_final
+        FROM exchanges FINAL
         ARRAY JOIN mapKeys(attributes) AS key
         WHERE {filter exchanges EXCEPT status}
             AND {counted}

@@ -14,7 +14,7 @@ SELECT
     ends_at,
     comment,
     silence_id
-FROM alert_actions_final
+FROM alert_actions FINAL
 WHERE {filter alert_actions}
 ORDER BY at DESC
 LIMIT 100

@@ -18,7 +18,7 @@ SELECT
     silenced_by,
     summary,
     example AS exchange_id
-FROM alerts_final
+FROM alerts FINAL
 WHERE (started_at >= {since:DateTime64(9, 'UTC')} OR state = 'firing')
     AND started_at < {until:DateTime64(9, 'UTC')}
     AND {filter alerts EXCEPT time}

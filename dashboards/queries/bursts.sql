@@ -22,7 +22,7 @@ WITH
             argMinIf(service_version, started_at, cause != '') AS version,
             anyHeavyIf(root_cause, cause != '') AS root,
             argMinIf(exchange_id, started_at, cause != '') AS example
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges EXCEPT status}
             AND {counted}
         GROUP BY service, stage, cause, w

@@ -62,7 +62,7 @@ FROM
             coalesce(sum(cache_missed_tokens), 0) AS missed_tokens,
             min(started_at) AS first_at,
             argMin(exchange_id, started_at) AS first_id
-        FROM exchanges_final AS e
+        FROM exchanges AS e FINAL
         WHERE {filter exchanges AS e}
         GROUP BY day, service, stage, service_version, provider, model, reason, element, detail
     )

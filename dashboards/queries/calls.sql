@@ -38,7 +38,7 @@ FROM
     SELECT
         *,
         {tokens}
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE {filter exchanges ONLY time}
         AND (toStartOfHour(started_at), service, exchange_id) IN
         (

@@ -19,7 +19,7 @@ SELECT
     arraySort(groupUniqArray(10)(status)) AS statuses,
     argMax(error_text, started_at) AS last_error_text,
     argMax(conversation_id, started_at) AS last_conversation_id
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE failed
     AND {filter exchanges}
     AND ({cause:String} = '' OR cause = {cause:String})

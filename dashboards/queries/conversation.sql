@@ -6,7 +6,7 @@
 WITH found AS
 (
     SELECT exchange_id, arraySort(groupUniqArray(20)(summary)) AS summaries
-    FROM findings_final
+    FROM findings FINAL
     WHERE conversation_id = {conversation_id:String}
     GROUP BY exchange_id
 )
@@ -27,7 +27,7 @@ SELECT
     round(nullIf(e.duration, 0), 3) AS seconds,
     e.retry AS retry,
     e.exchange_id AS exchange_id
-FROM exchanges_final AS e
+FROM exchanges AS e FINAL
 LEFT JOIN found ON found.exchange_id = e.exchange_id
 WHERE (toStartOfHour(e.started_at), e.service, e.exchange_id) IN
     (

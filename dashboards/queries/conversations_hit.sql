@@ -17,7 +17,7 @@ WITH
                 arraySort(groupUniqArray(5)(toString(cause))) AS causes,
                 toString(argMax(root_cause, (root_cause != '', started_at))) AS root,
                 argMax(exchange_id, started_at) AS last_id
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE failed
                 AND {counted}
                 AND conversation_id != ''
@@ -45,7 +45,7 @@ SELECT
     any(h.last_failure) AS last_failure,
     toBool(countIf(NOT c.failed AND c.started_at > h.last_failure) > 0) AS went_on,
     any(h.last_id) AS last_exchange_id
-FROM exchanges_final AS c
+FROM exchanges AS c FINAL
 INNER JOIN hit AS h ON h.conversation_id = c.conversation_id
 WHERE (toStartOfHour(c.started_at), c.service, c.exchange_id) IN
     (

@@ -27,14 +27,14 @@ WITH
         exchange_id IN
         (
             SELECT exchange_id
-            FROM findings_final
+            FROM findings FINAL
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
                 AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
         ) OR cache_break != '' AND has(splitByChar(',', {rules:String}), toString(cache_break))) AS hit,
     (
         SELECT (countIf(hit), countIf(NOT hit))
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges}
             AND {counted}
     ) AS total,
@@ -61,7 +61,7 @@ SELECT
     total.2 AS all_others,
     hit_step AS hits_each,
     other_step AS others_each
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
     AND {counted}
     AND cityHash64(exchange_id) % if(hit, hit_step, other_step) = 0

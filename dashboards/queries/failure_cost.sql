@@ -24,7 +24,7 @@ WITH
             sum(output_tokens) AS output,
             sumIf(request_bytes, input_tokens IS NULL) AS unreported_bytes,
             sum(duration) AS seconds
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE failed
             AND {filter exchanges}
             AND ({cause:String} = '' OR cause = {cause:String})

@@ -16,7 +16,7 @@ SELECT
     topKIf(1)({said cause}, hit)[1] AS main_cause,
     topKIf(1)(root_cause, hit AND root_cause != '')[1] AS main_root_cause,
     maxOrNullIf(started_at, hit) AS last_failure
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges EXCEPT status}
 GROUP BY service, stage, service_version
 ORDER BY failed_calls / greatest(calls, 1) DESC, failed_calls DESC, service, stage, service_version

@@ -15,7 +15,7 @@ SELECT
     countIf(hit) AS failed_calls,
     {percent failed_calls of calls} AS failed_percent,
     topKIf(1)({said cause}, hit)[1] AS main_cause
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges EXCEPT status}
     AND {counted}
 GROUP BY service, stage, time

@@ -20,11 +20,11 @@ SELECT
     first_seen,
     conversation_id,
     exchange_id
-FROM findings_final
+FROM findings FINAL
 WHERE (conversation_id, finding_id) IN
     (
         SELECT conversation_id, finding_id
-        FROM findings_final
+        FROM findings FINAL
         WHERE {filter findings}
             AND (rule_id = {rule:String} OR {rule:String} = '' AND severity != 'signal')
         ORDER BY severity = 'reject' DESC, first_seen DESC, finding_id

@@ -96,7 +96,7 @@ var fragments = []struct {
             min(started_at) AS first_at,
             max(started_at) AS last_at,
             argMinIf(exchange_id, started_at, failed) AS first_id
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges EXCEPT version, status}
         GROUP BY service, stage, service_version, cause, root_cause
     ),
@@ -153,7 +153,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     SELECT
         *,
         {tokens}
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE {filter calls}
         AND if({by:String} IN ('conversation', 'run'), (toStartOfHour(started_at), service, exchange_id) IN
         (
@@ -167,7 +167,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
     SELECT
         *,
         {tokens}
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE {filter calls}
 ) AS c`},
 	{regexp.MustCompile(`\{step\}`), `dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
@@ -186,7 +186,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
         OR exchange_id IN
         (
             SELECT exchange_id
-            FROM findings_final
+            FROM findings FINAL
             WHERE {rules:String} != ''
                 AND {filter findings ONLY time, service, stage}
                 AND hasAny(splitByChar(',', {rules:String}), [toString(rule_id), toString(root_cause)])
@@ -242,7 +242,7 @@ HAVING countIf({filter exchanges ONLY version}) > 0`},
 	{regexp.MustCompile(`\{accepted\}`), `accepted AS
     (
         SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE NOT failed
             AND input_tokens > 0
             AND request_bytes > 0

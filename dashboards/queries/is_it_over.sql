@@ -20,7 +20,7 @@ WITH
             countIf(started_at >= at_end - INTERVAL 5 MINUTE) AS n5,
             countIf(started_at >= at_end - INTERVAL 15 MINUTE) AS n15,
             countIf(started_at >= at_end - INTERVAL 60 MINUTE) AS n60
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE failed
             AND {filter exchanges}
             AND ({cause:String} = '' OR cause = {cause:String})
@@ -75,7 +75,7 @@ WITH
         (
             SELECT service, stage, service_version, intDiv(toUnixTimestamp(started_at), step_seconds) AS step, count() AS n, min(started_at) AS begin, max(started_at) AS end,
                 groupArray(started_at) AS all_times
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE {filter exchanges EXCEPT status}
                 AND {counted}
             GROUP BY service, stage, service_version, step

@@ -31,7 +31,7 @@ FROM
         conversation_id,
         first_seen,
         fix
-    FROM findings_final
+    FROM findings FINAL
     WHERE rule_id = 'latent_violation'
         AND {filter findings}
 )

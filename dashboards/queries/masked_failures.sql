@@ -18,7 +18,7 @@ SELECT
     argMax(run_id, first_seen) AS last_run_id,
     argMax(conversation_id, first_seen) AS last_conversation_id,
     argMax(exchange_id, first_seen) AS last_exchange_id
-FROM findings_final
+FROM findings FINAL
 WHERE rule_id IN ('masked_failure', 'conversation_ended_on_error')
     AND {filter findings}
     AND ({cause:String} = '' OR detail = {cause:String})

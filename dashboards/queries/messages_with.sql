@@ -67,7 +67,7 @@ WITH
         )
         UNION ALL
         SELECT answer AS id, stored_at AS seen_at, service, conversation_id, exchange_id, 'answer' AS role
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
                 SELECT toStartOfHour(started_at), service, exchange_id

@@ -19,7 +19,7 @@ SELECT
     max(asked_at) AS last_asked,
     argMax(tool_call_id, asked_at) AS last_tool_call_id,
     argMax(conversation_id, asked_at) AS last_conversation_id
-FROM tool_calls_final
+FROM tool_calls FINAL
 WHERE state NOT IN ('answered', 'terminal')
     AND {filter tool_calls}
     AND ({tool:String} = '' OR tool_name = {tool:String})

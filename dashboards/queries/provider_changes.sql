@@ -13,7 +13,7 @@ SELECT
     evidence,
     fix,
     exchange_id
-FROM findings_final
+FROM findings FINAL
 WHERE conversation_id = ''
     AND rule_id = 'provider_tightened'
     AND {filter findings}

@@ -20,7 +20,7 @@ SELECT
     {latency 0.99} AS p99_seconds,
     {first_byte 0.5} AS p50_first_byte,
     round(quantileOrNullIf(0.5)(assumeNotNull(output_tokens) / duration, NOT failed AND output_tokens > 0 AND duration > 0), 1) AS tokens_per_second
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges EXCEPT status}
     AND {counted}
 GROUP BY provider, model, server

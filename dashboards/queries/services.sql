@@ -14,7 +14,7 @@ SELECT
     countIf(degraded) AS degraded,
     countIf(conversation_id = '' OR inferred) AS without_id,
     max(stored_at) AS newest_at
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
 GROUP BY service, origin, sdk
 ORDER BY service, calls DESC, origin, sdk

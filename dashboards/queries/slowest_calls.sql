@@ -17,7 +17,7 @@ SELECT
     retry,
     conversation_id,
     exchange_id
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
 ORDER BY duration DESC, exchange_id
 LIMIT 50

@@ -18,7 +18,7 @@ SELECT
     round(max(assumeNotNull(seconds)), 4) AS max_seconds,
     round(sum(assumeNotNull(seconds)), 3) AS total_seconds,
     argMax(exchange_id, assumeNotNull(seconds)) AS slowest_asked_by
-FROM tool_calls_final
+FROM tool_calls FINAL
 WHERE seconds IS NOT NULL
     AND {filter tool_calls}
     AND ({tool:String} = '' OR tool_name = {tool:String})

@@ -14,7 +14,7 @@ WITH
         FROM
         (
             SELECT conversation_id
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE is_refused(failed, status, cause_class, retry)
                 AND conversation_id != ''
                 AND {filter exchanges ONLY time}
@@ -26,7 +26,7 @@ WITH
     calls AS
     (
         SELECT *, max(if(failed, NULL, started_at)) OVER (PARTITION BY conversation_id) AS succeeded_at
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE conversation_id IN (SELECT arrayJoin(refused))
             AND {filter exchanges ONLY time}
     ),
@@ -61,7 +61,7 @@ WITH
             f.conversation_id AS conversation_id,
             argMax((f.rule_id, f.detail, f.message_index, f.tool_call_id, f.fix, f.exchange_id),
                 (f.rule_id = s.newest.4, f.root_cause = s.newest.5, f.first_seen)) AS best
-        FROM findings_final AS f
+        FROM findings AS f FINAL
         INNER JOIN stuck AS s ON s.conversation_id = f.conversation_id
         WHERE f.predicted = 'reject'
             AND f.conversation_id IN (SELECT conversation_id FROM stuck)

@@ -14,7 +14,7 @@ WITH
         FROM
         (
             SELECT *
-            FROM tool_calls_final
+            FROM tool_calls FINAL
             WHERE {filter tool_calls}
                 AND (tool_name = {tool:String} OR tool_call_id = {tool:String})
                 AND ({conversation_id:String} = '' OR conversation_id = {conversation_id:String})
@@ -26,12 +26,12 @@ WITH
     places AS
     (
         SELECT exchange_id, message_id
-        FROM history_final
+        FROM history FINAL
         WHERE conversation_id IN (SELECT arrayJoin(calls).5)
             AND exchange_id IN (SELECT arrayJoin(calls).11)
         UNION ALL
         SELECT exchange_id, answer AS message_id
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE (toStartOfHour(started_at), service, exchange_id) IN
             (
                 SELECT toStartOfHour(started_at), service, exchange_id

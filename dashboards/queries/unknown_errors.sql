@@ -11,7 +11,7 @@ SELECT
     arraySort(groupUniqArray(10)(status)) AS statuses,
     argMax(error_text, started_at) AS example_text,
     argMax(exchange_id, started_at) AS last_exchange_id
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE failed
     AND {counted}
     AND cause = 'unexplained'

@@ -28,7 +28,7 @@ SELECT
     {latency 0.95} AS p95_seconds,
     {first_byte 0.5} AS p50_first_byte,
     {first_byte 0.95} AS p95_first_byte
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
 GROUP BY service, agent, provider, model
 ORDER BY cost_usd DESC NULLS LAST, input + output DESC NULLS LAST, service, agent, provider, model

@@ -22,7 +22,7 @@ WITH
             request_bytes * again AS bytes,
             avg(duration) * again AS seconds,
             any(conversation_id) AS conversation
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE failed
             AND status IN (400, 404, 413, 422)
             AND {filter exchanges}

@@ -27,7 +27,7 @@ WITH
             countIf(failed) AS failed_n,
             min(started_at) AS began,
             max(started_at) AS ended
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges EXCEPT status}
         GROUP BY service, stage, capture, service_version, environment, provider, model, server, sdk, readable, prompt_hash, tools_hash, settings
     ),
@@ -77,7 +77,7 @@ WITH
         FROM
         (
             SELECT service, stage, cause, min(started_at) AS first_failure
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE failed
                 AND {filter exchanges}
             GROUP BY service, stage, cause

@@ -34,11 +34,11 @@ WITH
             uniqExact(f.conversation_id) AS conversations,
             arraySort(groupUniqArray(20)(toString(f.exchange_version))) AS versions_with_it,
             argMin(f.exchange_id, f.first_seen) AS first_exchange_id
-        FROM findings_final AS f
+        FROM findings AS f FINAL
         LEFT JOIN
         (
             SELECT exchange_id, cause
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE {filter exchanges ONLY time, service}
                 AND cause != ''
         ) AS e ON e.exchange_id = f.exchange_id
@@ -50,7 +50,7 @@ WITH
             (
                 SELECT service, stage, service_version, count() AS n, countIf(NOT failed AND retry = 0) AS clean,
                     min(if(origin = 'import', started_at, stored_at)) AS first_call
-                FROM exchanges_final
+                FROM exchanges FINAL
                 WHERE {filter exchanges ONLY time, service, stage, environment}
                 GROUP BY service, stage, service_version
             )

@@ -18,7 +18,7 @@ func TestAlerts(t *testing.T) {
 			{"a2", "ProviderOutage", "warning", "resolved", map[string]string{"provider": "openai"}, "", testNow.Add(-2 * time.Hour), testNow.Add(-3 * time.Minute), ""},
 		},
 	}
-	resp, body := get(newTest(t, fakeSource{rows: map[string]*Table{"alerts_final": history}}, ""), "/alerts")
+	resp, body := get(newTest(t, fakeSource{rows: map[string]*Table{"alerts FINAL": history}}, ""), "/alerts")
 	must.Equal(t, resp.StatusCode, http.StatusOK, "status")
 	for _, want := range []string{"2 alerts fire", `href="/incident/a%2f1"`, `href="/incident/a2">openai<`, "3 min ago"} {
 		must.Contain(t, strings.ReplaceAll(body, "%2F", "%2f"), want)

@@ -40,6 +40,8 @@ var querySettings = clickhouse.Settings{
 	"readonly": 2,
 	// On a cluster, subqueries must read all shards to return the same result as on one server.
 	"distributed_product_mode": "global",
+	// As in the views: a row stays in its partition in all writes.
+	"do_not_merge_across_partitions_select_final": 1,
 }
 
 // Limits of QueryBounded.
@@ -53,7 +55,8 @@ var boundedSettings = clickhouse.Settings{
 	// The value 1 forbids settings in the statement, which could lift the limits, and most table functions.
 	"readonly":                 1,
 	"distributed_product_mode": "global",
-	"max_execution_time":       int(maxBoundedTime.Seconds()),
+	"do_not_merge_across_partitions_select_final": 1,
+	"max_execution_time":                          int(maxBoundedTime.Seconds()),
 	// The client decodes whole blocks: without this limit, one block may take gigabytes before its size is known.
 	"max_result_bytes":     maxBoundedBytes,
 	"result_overflow_mode": "throw",

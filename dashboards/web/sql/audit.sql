@@ -5,7 +5,7 @@
 -- param target = : only on this conversation, call, alert, silence, problem, token or user
 -- param outcome = : only with this outcome
 SELECT at, person, verified, role, action, target, detail, route, via, address, outcome, status, subject, id
-FROM audit_final
+FROM audit FINAL
 WHERE at >= {since:DateTime64(9, 'UTC')} AND at < {until:DateTime64(9, 'UTC')}
     AND (positionCaseInsensitiveUTF8(person, {who:String}) > 0 OR subject = {who:String})
     AND {what:String} IN ('', action)

@@ -46,7 +46,7 @@ FROM
         argMin(exchange_id, started_at) AS first_id,
         coalesce(max(cache_missed_tokens), 0) AS worst,
         argMax(exchange_id, (cache_missed_tokens, started_at)) AS worst_id
-    FROM exchanges_final AS e
+    FROM exchanges AS e FINAL
     WHERE cache_reusable_tokens IS NOT NULL
         AND {filter exchanges AS e}
     GROUP BY service, stage, service_version, provider, model, reason, element, detail

@@ -6,7 +6,7 @@ SELECT
     toString(cache_break) AS reason,
     sum(cache_reusable_tokens) AS reusable,
     sum(cache_missed_tokens) AS missed
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE cache_reusable_tokens > 0
     AND {filter exchanges}
 GROUP BY time, reason

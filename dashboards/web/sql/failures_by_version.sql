@@ -5,7 +5,7 @@ SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
     concat(service, ' ', service_version) AS version,
     count() AS n
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE failed
     AND {filter exchanges EXCEPT version}
     AND {counted}

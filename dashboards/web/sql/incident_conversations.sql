@@ -29,12 +29,12 @@ FROM
         argMaxIf(exchange_id, started_at, counted) AS last_id,
         toString(argMaxIf(service_version, started_at, counted)) AS last_version,
         maxIf(started_at, NOT failed) > last_hit AS recovered
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE {filter exchanges ONLY time, service, environment}
         AND conversation_id IN
         (
             SELECT conversation_id
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE counted
                 AND conversation_id != ''
         )

@@ -16,12 +16,12 @@ WITH
                 argMax((exchange_id, conversation_id, started_at, status, toString(provider), toString(model), error_text, provider_request_id, toString(service_version), toString(code)), (findings > 0 OR exchange_id IN
                 (
                     SELECT exchange_id
-                    FROM findings_final
+                    FROM findings FINAL
                     WHERE rule_id = 'cache_broken'
                         AND has(splitByChar(',', {rules:String}), detail)
                         AND {filter findings ONLY time, service, stage}
                 ), started_at)) AS c
-            FROM exchanges_final
+            FROM exchanges FINAL
             WHERE hit
                 AND {filter exchanges}
                 AND {counted}
@@ -71,7 +71,7 @@ FROM calls AS c
 LEFT JOIN
 (
     SELECT exchange_id, toString(rule_id) AS rule_id, toString(answer_code) AS answer_code, message_index, tool_call_id, summary, evidence, toString(root_cause) AS root_cause, toString(confidence) AS confidence, fix
-    FROM findings_final
+    FROM findings FINAL
     WHERE conversation_id IN (SELECT conversation_id FROM calls)
         AND exchange_id IN (SELECT exchange_id FROM calls)
     ORDER BY hasAny(splitByChar(',', {rules:String}), [rule_id, root_cause, if(rule_id = 'cache_broken', detail, '')]) DESC, severity = 'reject' DESC, severity != 'signal' DESC, message_index

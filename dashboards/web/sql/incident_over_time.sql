@@ -10,7 +10,7 @@ SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
     countIf(hit) AS hits,
     countIf(NOT hit) AS others
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
     AND {counted}
 GROUP BY time

@@ -9,7 +9,7 @@ WITH
     {hit},
     (
         SELECT (count(), countIf(hit), minIf(started_at, hit), maxIf(started_at, hit), countIf(hit AND cause = {why:String} AND cause_known = 'guessed'))
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges}
             AND {counted}
     ) AS total
@@ -20,7 +20,7 @@ SELECT
     total.4 AS last_hit,
     total.5 AS guessed,
     count() AS calls_since
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
     AND {counted}
     AND started_at > total.4

@@ -6,7 +6,7 @@
 -- param above = 0: see measure
 WITH {hit}
 SELECT service, toString(service_version) AS version, countIf(hit) AS hits, count() AS calls, min(started_at) AS began
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges EXCEPT version}
     AND {counted}
 GROUP BY service, version

@@ -17,7 +17,7 @@ SELECT
 FROM
 (
     SELECT *, arrayJoin(rejected_by) AS target, concat(dialect, '/', variant) AS accepted_by
-    FROM findings_final
+    FROM findings FINAL
     WHERE rule_id = 'latent_violation'
         AND {filter findings}
 )

@@ -23,7 +23,7 @@ SELECT
     toInt64(ifNull(input_tokens, 0)) AS input,
     toInt64(ifNull(output_tokens, 0)) AS output,
     toInt64(messages) AS messages
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE hit
     AND {filter exchanges}
     AND {counted}

@@ -36,7 +36,7 @@ FROM
         coalesce(sum(output_tokens), 0) AS output,
         countIf(input_tokens IS NULL) AS unreported,
         sumIf(request_bytes, input_tokens IS NULL) AS unreported_bytes
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE hit
         AND {filter exchanges}
         AND {counted}

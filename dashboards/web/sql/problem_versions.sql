@@ -11,7 +11,7 @@ SELECT
     toDateTime(intDiv(toUnixTimestamp(started_at), {step:UInt32}) * {step:UInt32}, 'UTC') AS time,
     countIf(hit) AS hits,
     count() AS calls
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges EXCEPT version}
     AND {counted}
 GROUP BY version, time

@@ -16,7 +16,7 @@ SELECT
     maxOrNullIf(started_at, hit) AS last_failure,
     coalesce(sum(input_tokens), 0) + coalesce(sum(output_tokens), 0) AS tokens,
     {latency 0.95} AS p95
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges}
 GROUP BY service, stage, environment
 ORDER BY failed_calls * failed_calls / greatest(calls, 1) DESC, calls DESC, service, stage, environment

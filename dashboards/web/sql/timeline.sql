@@ -5,7 +5,7 @@
 WITH
     (
         SELECT (min(started_at) - INTERVAL 1 HOUR, max(started_at) + INTERVAL 1 HOUR, groupUniqArrayIf(100)(trace_id, trace_id != ''))
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter calls}
     ) AS chosen,
     calls AS
@@ -13,7 +13,7 @@ WITH
         SELECT
             *,
             {tokens}
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter calls ONLY time}
             AND started_at >= chosen.1
             AND started_at <= chosen.2
@@ -67,7 +67,7 @@ FROM
         '',
         '',
         ''
-    FROM tool_calls_final
+    FROM tool_calls FINAL
     WHERE {filter tool_calls ONLY time}
         AND exchange_id IN (SELECT exchange_id FROM calls)
 )

@@ -20,7 +20,7 @@ SELECT
     argMaxIf(conversation_id, asked_at, state NOT IN ('answered', 'terminal', 'open')) AS example,
     argMaxIf(tool_call_id, asked_at, state NOT IN ('answered', 'terminal', 'open')) AS example_call,
     round(quantileOrNullIf(0.95)(dateDiff('millisecond', asked_at, assumeNotNull(answered_at)) / 1000, answered_at IS NOT NULL), 3) AS p95
-FROM tool_calls_final
+FROM tool_calls FINAL
 WHERE {filter tool_calls}
 GROUP BY tool_name, service, stage
 ORDER BY unanswered * unanswered / calls DESC, bad DESC, calls DESC, tool_name, service, stage

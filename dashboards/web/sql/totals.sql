@@ -26,7 +26,7 @@ FROM
         quantileStateIf(0.5)(duration, NOT failed AND {counted}) AS p50,
         quantileStateIf(0.95)(duration, NOT failed AND {counted}) AS p95,
         uniqStateIf(conversation_id, conversation_id != '') AS conversation_count
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE {filter exchanges}
     GROUP BY provider, model
 )

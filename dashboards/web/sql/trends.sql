@@ -37,7 +37,7 @@ FROM
         quantileStateIf(0.95)(assumeNotNull(input_tokens), NOT failed AND input_tokens > 0 AND {counted}) AS input_95,
         quantileStateIf(0.95)(assumeNotNull(output_tokens), NOT failed AND output_tokens > 0 AND {counted}) AS output_95,
         quantileStateIf(0.95)(messages, NOT failed AND {counted}) AS messages_95
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE {filter exchanges}
     GROUP BY time, provider, model
 )

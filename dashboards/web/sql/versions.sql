@@ -15,7 +15,7 @@ SELECT
     min(started_at) AS first_call,
     max(started_at) AS last_call,
     minOrNullIf(started_at, failed AND {counted}) AS first_failure
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE {filter exchanges EXCEPT version}
 GROUP BY service, service_version
 ORDER BY service, first_call DESC

@@ -8,7 +8,7 @@ FROM
     FROM
     (
         SELECT service, toString(service_version) AS v, min(started_at) AS first_call
-        FROM exchanges_final
+        FROM exchanges FINAL
         WHERE {filter exchanges EXCEPT version, status}
         GROUP BY service, v
         HAVING v != ''

@@ -15,26 +15,26 @@ import (
 const (
 	failuresSQL = `
 SELECT service, stage, cause AS why, root_cause AS root, argMin(service_version, stored_at) AS version, min(stored_at) AS at
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE failed AND retry = 0 AND NOT degraded AND origin != {import:String}
 GROUP BY service, stage, why, root`
 
 	defectsSQL = `
 SELECT service, stage, rule_id AS why, if(why = 'cache_broken', detail, root_cause) AS root, argMin(service_version, first_seen) AS version, min(first_seen) AS at
-FROM findings_final
+FROM findings FINAL
 WHERE severity != 'signal' OR rule_id = 'cache_broken'
 GROUP BY service, stage, why, root`
 
 	versionsSQL = `
 SELECT service, stage, service_version AS version, min(stored_at) AS at, countIf(NOT failed AND retry = 0) AS clean
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE messages > 0 AND NOT degraded AND origin != {import:String} AND service_version != ''
 GROUP BY service, stage, version
 ORDER BY at DESC`
 
 	exampleSQL = `
 SELECT rule_id AS rule, message_index AS message, tool_call_id, summary, evidence, fix, root_cause AS root
-FROM findings_final
+FROM findings FINAL
 WHERE conversation_id = {conversation:String} AND severity != 'signal'
 ORDER BY exchange_id = {exchange:String} DESC, first_seen
 LIMIT 100`

@@ -47,7 +47,7 @@ SELECT toUnixTimestamp(stored_at) AS second, service, service_version, environme
     argMax((cache_element, cache_detail, ifNull(cache_reusable_tokens, 0), ifNull(cache_missed_tokens, 0), input), (stored_at, exchange_id)) AS cache,
     cache.1 AS cache_at, cache.2 AS cache_what, cache.3 AS cache_reusable, cache.4 AS cache_missed, cache.5 AS cache_input,
     ` + past.Columns + `
-FROM exchanges_final
+FROM exchanges FINAL
 WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9, 'UTC')} AND origin != {import:String}
     AND started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root, missed_for
@@ -59,12 +59,12 @@ const findingsSQL = `
 WITH
     found AS
     (
-        SELECT * FROM findings_final
+        SELECT * FROM findings FINAL
         WHERE first_seen >= {begun:DateTime64(9, 'UTC')} AND first_seen < {ended:DateTime64(9, 'UTC')}
     ),
     calls AS
     (
-        SELECT exchange_id, stored_at, origin, cause, root_cause, error_text FROM exchanges_final
+        SELECT exchange_id, stored_at, origin, cause, root_cause, error_text FROM exchanges FINAL
         WHERE started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
             AND exchange_id IN (SELECT exchange_id FROM found)
     )
@@ -85,7 +85,7 @@ ORDER BY second, service, service_version, environment, agent, stage, provider, 
 const repliesSQL = `
 SELECT toUnixTimestamp(assumeNotNull(answered_at)) AS second, service, service_version, environment, agent, stage, '' AS provider, '' AS model, tool_name,
     reply_error, count() AS n, argMax([answered_by, conversation_id, tool_call_id], (answered_at, id)) AS example
-FROM tool_calls_final
+FROM tool_calls FINAL
 WHERE answered_at >= {from:DateTime64(9, 'UTC')} AND answered_at < {to:DateTime64(9, 'UTC')} AND ` + past.Answered + `
 GROUP BY second, service, service_version, environment, agent, stage, tool_name, reply_error
 ORDER BY second, service, service_version, environment, agent, stage, tool_name, reply_error`

@@ -20,7 +20,7 @@ const (
 	// historyTimeout bounds the time in which ClickHouse must answer.
 	historyTimeout = 5 * time.Second
 	// historyStatement selects the newest rows of a group.
-	historyStatement = "SELECT id, at, action, refused, actor, actor_name, via, silence_id, ends_at, comment FROM alert_actions_final WHERE group_key = {key:String} ORDER BY at DESC LIMIT 200"
+	historyStatement = "SELECT id, at, action, refused, actor, actor_name, via, silence_id, ends_at, comment FROM alert_actions FINAL WHERE group_key = {key:String} ORDER BY at DESC LIMIT 200"
 )
 
 // errNotStored says that a history has only what waits for ClickHouse.

@@ -22,7 +22,7 @@ FROM
 (
     SELECT toUnixTimestamp(toStartOfHour(stored_at)) AS at, service, environment, provider, model, count() AS calls,
         coalesce(sum(input_tokens), 0) AS input, {cache tokens}, coalesce(sum(output_tokens), 0) AS output
-    FROM exchanges_final
+    FROM exchanges FINAL
     WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9, 'UTC')}
         AND started_at >= {begun:DateTime64(9, 'UTC')} AND started_at < {ended:DateTime64(9, 'UTC')}
         AND origin != {import:String} AND retry = 0 AND NOT failed AND error_type = '' AND (input_tokens > 0 OR output_tokens > 0)

@@ -48,16 +48,16 @@ func (r *report) read(ctx context.Context, sink *clickhouse.Sink) (err error) {
 		into *map[string]uint64
 		sql  string
 	}{
-		{&r.Signals, "SELECT rule_id, count() FROM findings_final WHERE severity = 'signal' GROUP BY rule_id"},
-		{&r.Findings, "SELECT rule_id, count() FROM findings_final WHERE severity != 'signal' GROUP BY rule_id"},
-		{&r.RootCauses, "SELECT root_cause, count() FROM findings_final WHERE root_cause != '' GROUP BY root_cause"},
-		{&r.Causes, "SELECT cause, count() FROM exchanges_final WHERE failed GROUP BY cause"},
+		{&r.Signals, "SELECT rule_id, count() FROM findings FINAL WHERE severity = 'signal' GROUP BY rule_id"},
+		{&r.Findings, "SELECT rule_id, count() FROM findings FINAL WHERE severity != 'signal' GROUP BY rule_id"},
+		{&r.RootCauses, "SELECT root_cause, count() FROM findings FINAL WHERE root_cause != '' GROUP BY root_cause"},
+		{&r.Causes, "SELECT cause, count() FROM exchanges FINAL WHERE failed GROUP BY cause"},
 	} {
 		if *q.into, err = counts(ctx, sink, q.sql); err != nil {
 			return err
 		}
 	}
-	calls, err := counts(ctx, sink, "SELECT if(failed, 'failed', ''), count() FROM exchanges_final GROUP BY failed")
+	calls, err := counts(ctx, sink, "SELECT if(failed, 'failed', ''), count() FROM exchanges FINAL GROUP BY failed")
 	r.Exchanges, r.Failed = calls[""]+calls["failed"], calls["failed"]
 	return err
 }

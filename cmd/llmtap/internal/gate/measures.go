@@ -61,7 +61,7 @@ var valuesSQL = func() string {
 		(
 			SELECT * FROM (WITH ` + past.Cost + ` SELECT *, cost FROM (` + callsSQL + `)) AS c LEFT JOIN
 			(
-				SELECT answered_by, count() AS replies, countIf(reply_error != '') AS tool_errors FROM tool_calls_final
+				SELECT answered_by, count() AS replies, countIf(reply_error != '') AS tool_errors FROM tool_calls FINAL
 				WHERE service = {service:String} AND ` + past.Answered + ` GROUP BY answered_by
 			) AS t ON t.answered_by = c.exchange_id
 		)

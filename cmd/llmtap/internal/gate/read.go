@@ -22,7 +22,7 @@ const (
 const callsSQL = `SELECT exchange_id, service_version, environment, stage, stored_at, status, failed, error_type, duration, first_byte, stream,
 		input_tokens, output_tokens, messages, cache_reusable_tokens, cache_missed_tokens, cache_break, provider, model, cached_tokens, cache_written_tokens, cache_hour_tokens, ended, toString(cause) AS cause, toString(root_cause) AS root_cause,
 		multiIf(conversation_id != '', concat('c', conversation_id), run_id != '', concat('r', run_id), concat('e', exchange_id)) AS conversation
-	FROM exchanges_final
+	FROM exchanges FINAL
 	WHERE service = {service:String} AND ({environment:String} = '' OR environment = {environment:String}) AND ({stage:String} = '' OR stage = {stage:String})
 		AND stored_at >= {from:DateTime64(9, 'UTC')} AND started_at >= {begun:DateTime64(9, 'UTC')}
 		AND origin != 'import' AND retry = 0 AND error_type != 'cancelled'`

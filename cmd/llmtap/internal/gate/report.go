@@ -165,7 +165,7 @@ func (g *gate) addCauses(ctx context.Context, x *Report) error {
 }
 
 // findingSQL selects the finding that explains a failed call: of those in its history, one with a known root cause.
-const findingSQL = `SELECT summary, fix FROM findings_final WHERE exchange_id = {id:String} AND predicted = 'reject'
+const findingSQL = `SELECT summary, fix FROM findings FINAL WHERE exchange_id = {id:String} AND predicted = 'reject'
 	ORDER BY root_cause = {root:String} DESC, root_cause != '' DESC, message_index LIMIT 1`
 
 // explain replaces the general reason and fix of c by those of its example, if it has a finding.

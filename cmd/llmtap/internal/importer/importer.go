@@ -323,7 +323,7 @@ func (im *Importer) countStored(ctx context.Context) (uint64, error) {
 
 // countFindings counts the findings of the imported exchanges.
 func (im *Importer) countFindings(ctx context.Context) error {
-	all, err := rows.Read(ctx, im.Store, "findings", `SELECT severity, count() AS n FROM findings_final
+	all, err := rows.Read(ctx, im.Store, "findings", `SELECT severity, count() AS n FROM findings FINAL
 		WHERE exchange_id IN (SELECT exchange_id FROM exchanges WHERE instance = {instance:String}) GROUP BY severity`, im.params())
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (f *fake) Publish(_ context.Context, e *event.Event) error {
 func (f *fake) Flush(context.Context) error { return nil }
 
 func (f *fake) Query(_ context.Context, sql string, _ map[string]string) (*clickhouse.Result, error) {
-	if strings.Contains(sql, "findings_final") {
+	if strings.Contains(sql, "findings FINAL") {
 		return &clickhouse.Result{Columns: []clickhouse.Column{{Name: "severity"}, {Name: "n"}}, Rows: [][]any{{"reject", uint64(1)}}}, nil
 	}
 	n := uint64(0)

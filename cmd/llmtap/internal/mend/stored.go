@@ -15,7 +15,7 @@ import (
 // ErrNotStored means that the bodies of a conversation are not stored.
 var ErrNotStored = errors.New("the newest request is not stored whole")
 
-var newestCall = rows.Statement(`SELECT exchange_id FROM exchanges_final
+var newestCall = rows.Statement(`SELECT exchange_id FROM exchanges FINAL
 	WHERE conversation_id = {id:String} ORDER BY stored_at DESC, exchange_id DESC LIMIT 1`)
 
 // Stored returns the newest request of a stored conversation, with the answers of its earlier exchanges. id may be a prefix.

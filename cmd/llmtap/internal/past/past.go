@@ -114,9 +114,9 @@ var brackets = strings.NewReplacer("(", "[", ")", "]")
 var statement = `WITH ` + Values + `
 	SELECT toString(service) AS service, toString(environment) AS environment, toString(stage) AS stage, intDiv(toUnixTimestamp(started_at), 600) * 600 AS at,
 		count() AS calls, ` + Columns + `
-	FROM exchanges_final
+	FROM exchanges FINAL
 	WHERE started_at >= {from:DateTime64(9, 'UTC')} AND started_at < {until:DateTime64(9, 'UTC')}
-		AND (empty({services:Array(String)}) OR hex(exchanges_final.service) IN {services:Array(String)})
+		AND (empty({services:Array(String)}) OR hex(exchanges.service) IN {services:Array(String)})
 		AND retry = 0 AND (failed OR error_type != 'cancelled')
 	GROUP BY service, environment, stage, at`
 
@@ -130,9 +130,9 @@ const Answered = `state IN ('answered', 'late', 'duplicate') AND asked_at >= {be
 // repliesStatement counts the replies of tools in ten minutes of each stage.
 const repliesStatement = `SELECT toString(service) AS service, toString(environment) AS environment, toString(stage) AS stage,
 		intDiv(toUnixTimestamp(assumeNotNull(answered_at)), 600) * 600 AS at, count() AS replies, countIf(reply_error != '') AS errors
-	FROM tool_calls_final
+	FROM tool_calls FINAL
 	WHERE answered_at >= {from:DateTime64(9, 'UTC')} AND answered_at < {until:DateTime64(9, 'UTC')} AND ` + Answered + `
-		AND (empty({services:Array(String)}) OR hex(tool_calls_final.service) IN {services:Array(String)})
+		AND (empty({services:Array(String)}) OR hex(tool_calls.service) IN {services:Array(String)})
 	GROUP BY service, environment, stage, at`
 
 // maxWait is the time from a call of a tool to its reply beyond which the reply is left out.

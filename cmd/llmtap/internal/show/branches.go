@@ -24,7 +24,7 @@ type branch struct {
 type branches map[string]*branch
 
 var (
-	branchesOf = rows.Statement(`SELECT branch, position, message_id, parent, shared FROM history_final
+	branchesOf = rows.Statement(`SELECT branch, position, message_id, parent, shared FROM history FINAL
 		WHERE conversation_id = {id:String} AND position < {n:UInt32}`)
 	contentsOf = rows.Statement("SELECT id, any(substring(body, 1, {n:UInt32})) AS body FROM messages WHERE id IN {ids:Array(String)} GROUP BY id")
 )

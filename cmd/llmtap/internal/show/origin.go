@@ -21,19 +21,19 @@ const (
 )
 
 var (
-	askedBefore = rows.Statement(`SELECT exchange_id, tool_call_id FROM tool_calls_final
+	askedBefore = rows.Statement(`SELECT exchange_id, tool_call_id FROM tool_calls FINAL
 		WHERE conversation_id = {conversation:String} AND tool_call_id IN {ids:Array(String)} AND exchange_id != {self:String}
 			AND asked_at < {at:DateTime64(9, 'UTC')}
 		ORDER BY asked_at DESC LIMIT 100`)
-	answeredBefore = rows.Statement(`SELECT exchange_id FROM exchanges_final
+	answeredBefore = rows.Statement(`SELECT exchange_id FROM exchanges FINAL
 		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND answer != ''
 			AND messages <= {n:UInt32}
 		ORDER BY messages DESC, stored_at DESC LIMIT 1`)
 	requestBefore = rows.Statement(`SELECT ` + exchangeColumns + ` FROM exchanges FINAL
 		WHERE conversation_id = {conversation:String} AND exchange_id != {self:String} AND stored_at < {at:DateTime64(9, 'UTC')} AND branch != ''
 		ORDER BY stored_at DESC LIMIT 1`)
-	answerOf  = rows.Statement("SELECT dialect, capture, answer FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1")
-	answersOf = rows.Statement(`SELECT dialect, answer FROM exchanges_final
+	answerOf  = rows.Statement("SELECT dialect, capture, answer FROM exchanges FINAL WHERE exchange_id = {id:String} LIMIT 1")
+	answersOf = rows.Statement(`SELECT dialect, answer FROM exchanges FINAL
 		WHERE conversation_id = {id:String} AND answer != '' ORDER BY stored_at DESC LIMIT 1000`)
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
-var timesOf = rows.Statement(`SELECT tool_call_id, state, asked_at, answered_at, started_at, ended_at, tool_status FROM tool_calls_final
+var timesOf = rows.Statement(`SELECT tool_call_id, state, asked_at, answered_at, started_at, ended_at, tool_status FROM tool_calls FINAL
 	WHERE conversation_id = {id:String} AND tool_call_id != '' AND asked_at <= {at:DateTime64(9, 'UTC')} ORDER BY asked_at DESC LIMIT 5000`)
 
 // Outline reads a conversation without texts: n exchanges around the one with id exchange. If exchange is "", these are the

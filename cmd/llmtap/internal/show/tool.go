@@ -38,17 +38,17 @@ type ToolCall struct {
 var (
 	callsOfTool = rows.Statement(`SELECT * FROM
 		(
-			SELECT asked_at, exchange_id, tool_name, tool_call_id, state, answered_at, answered_by FROM tool_calls_final
+			SELECT asked_at, exchange_id, tool_name, tool_call_id, state, answered_at, answered_by FROM tool_calls FINAL
 			WHERE conversation_id = {conversation:String} AND (tool_name = {tool:String} OR tool_call_id = {tool:String})
 				AND ({exchange:String} IN ('', exchange_id, answered_by))
 			ORDER BY asked_at DESC LIMIT {limit:UInt32}
 		) ORDER BY asked_at, exchange_id`)
-	answersAmong = rows.Statement(`SELECT exchange_id, dialect, capture, answer, length(lead) AS lead FROM exchanges_final
+	answersAmong = rows.Statement(`SELECT exchange_id, dialect, capture, answer, length(lead) AS lead FROM exchanges FINAL
 		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)}`)
-	addedAmong = rows.Statement(`SELECT exchange_id, position, message_id FROM history_final
+	addedAmong = rows.Statement(`SELECT exchange_id, position, message_id FROM history FINAL
 		WHERE conversation_id = {conversation:String} AND exchange_id IN {exchanges:Array(String)} AND message_id != ''`)
-	conversationOf = rows.Statement("SELECT conversation_id FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1")
-	toolsOf        = rows.Statement("SELECT DISTINCT toString(tool_name) AS tool_name FROM tool_calls_final WHERE conversation_id = {id:String} ORDER BY tool_name LIMIT 50")
+	conversationOf = rows.Statement("SELECT conversation_id FROM exchanges FINAL WHERE exchange_id = {id:String} LIMIT 1")
+	toolsOf        = rows.Statement("SELECT DISTINCT toString(tool_name) AS tool_name FROM tool_calls FINAL WHERE conversation_id = {id:String} ORDER BY tool_name LIMIT 50")
 )
 
 // ToolCalls returns the newest limit calls of a tool, oldest first. The tool is a function name or a call id. If exchange is
