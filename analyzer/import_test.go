@@ -66,9 +66,7 @@ func TestImportedTwice(t *testing.T) {
 		if len(e1) != 9 || len(f1) < 4 || len(c1) != 3 {
 			t.Fatalf("%d exchanges, %d findings, %d calls: the recording shows too little", len(e1), len(f1), len(c1))
 		}
-		if diff := cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions); diff != "" {
-			t.Errorf("conversation %q, imported again after %v:\n%s", conversation, pause, diff)
-		}
+		must.Agree(t, cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions), "conversation", conversation, "imported again after", pause)
 		for _, tally := range twice.Tallies {
 			if len(tally.Counts) > 0 || len(tally.Examples) > 0 {
 				t.Errorf("counted: %+v", tally)

@@ -173,9 +173,8 @@ func TestSmallRequestsHaveNoMemo(t *testing.T) {
 		for _, st := range s.steps {
 			do(a, st, true, new(analyzer.Output))
 		}
-		if n, _ := a.Memos(); n != want {
-			t.Errorf("%d memos with replies of %d bytes, want %d", n, size, want)
-		}
+		n, _ := a.Memos()
+		must.Equal(t, n, want, "memos with replies of %d bytes", size)
 	}
 }
 

@@ -112,9 +112,8 @@ func TestProviderTightenedForTwo(t *testing.T) {
 	}
 	out := y.check(t, `high orphan_tool_reply after_plain_assistant: api.deepseek.com rejects deepseek-chat with orphan_tool_reply after_plain_assistant, which it accepted 60 times until 2026-11-28 05:14:00 UTC
 accepted 60 times from 2026-11-21 08:00:02 UTC to 2026-11-28 05:14:00 UTC, by builder 1.4.0 (20 times, rejected since 2026-11-28 08:02:02 UTC), coder 1.4.0 (20 times, rejected since 2026-11-28 08:02:08 UTC), writer 1.4.0 (20 times); rejected since 2026-11-28 08:02:02 UTC, 4 times in 4 conversations, and not accepted since`)
-	if _, counted := tightened(out); counted != 1 {
-		t.Errorf("counted %d times", counted)
-	}
+	_, counted := tightened(out)
+	must.Equal(t, counted, 1, "times counted")
 }
 
 // Many rejections give few versions of one row.

@@ -190,9 +190,7 @@ func TestEscalation(t *testing.T) {
 				}
 				got = append(got, state+" "+x.Labels["severity"])
 			}
-			if s := strings.Join(got, ", "); s != want {
-				t.Errorf("sent %s, want %s", s, want)
-			}
+			must.Equal(t, strings.Join(got, ", "), want, "sent")
 			time.Sleep(time.Minute)
 		}
 	})
@@ -224,9 +222,8 @@ func TestErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0k3n") {
 				t.Errorf("%v, want %q", err, want)
 			}
-			if _, ok := errors.AsType[*alerts.RetryError](err); ok != later {
-				t.Errorf("retry %v: %v", ok, err)
-			}
+			_, ok := errors.AsType[*alerts.RetryError](err)
+			must.Equal(t, ok, later, "retry of %v", err)
 		}
 		a := incident(time.Now().UTC())
 		f.status = 400

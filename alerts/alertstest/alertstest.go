@@ -24,10 +24,7 @@ func Golden(t *testing.T, file, got string) {
 	if *update {
 		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	must.Agree(t, cmp.Diff(string(want), got), file, "(-update writes it)")
 }
 

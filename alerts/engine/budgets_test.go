@@ -258,8 +258,6 @@ func TestValidateBudgets(t *testing.T) {
 		"budgets[3].per_month: -1 is not a number of dollars above 0\n" +
 		"budgets[4].per_month: NaN is not a number of dollars above 0\n" +
 		"budgets[5]: is for the same calls as budgets[0]"
-	if err := cfg.Validate(); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	must.Equal(t, fmt.Sprint(cfg.Validate()), want, "error")
 	must.Equal(t, maps.Equal(Budget{Service: "*", Environment: "prod"}.labels(), map[string]string{"budget": "all services in prod", "environment": "prod"}), true, "labels")
 }

@@ -73,9 +73,7 @@ func kinds(n *notifier) (out []string) {
 // expect compares the notifications since the last call.
 func expect(t *testing.T, n *notifier, want ...string) {
 	t.Helper()
-	if got := drop(n); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("sent %q, want %q", got, want)
-	}
+	must.Equal(t, fmt.Sprint(drop(n)), fmt.Sprint(want), "sent")
 }
 
 // drop removes and returns the notifications since the last call.

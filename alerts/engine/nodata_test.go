@@ -6,8 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -43,9 +46,8 @@ func TestExpectedServiceWithoutCalls(t *testing.T) {
 			for _, a := range b.Active() {
 				got = append(got, a.Name+" "+a.Severity()+" "+a.Labels["service"])
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("silent %v, want %v", got, want)
-			}
+			slices.Sort(got)
+			must.Agree(t, cmp.Diff(want, got), "silent")
 		}
 		pass(25*time.Minute, "shop", "desk", "other")
 		silent() // the half hour is not over yet
@@ -81,9 +83,7 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 		}
 		states := func(want ...string) {
 			t.Helper()
-			if got := slices.DeleteFunc(b.states(), func(s string) bool { return s[:4] != "Held" }); !slices.Equal(got, want) {
-				t.Errorf("%v, want %v", got, want)
-			}
+			must.Agree(t, cmp.Diff(want, slices.DeleteFunc(b.states(), func(s string) bool { return s[:4] != "Held" })))
 		}
 		steps(3, 3, 3, 3)
 		states("Held pending 15s")
@@ -156,9 +156,8 @@ func TestOutageIsNoSilence(t *testing.T) {
 					}
 				}
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("%s of %v: %v, want %v", name, silence, got, want)
-			}
+			slices.Sort(got)
+			must.Agree(t, cmp.Diff(want, got), name, "of", silence)
 		})
 	}
 	for _, d := range []time.Duration{5 * time.Minute, 15 * time.Minute, 27 * time.Minute, 40 * time.Minute, 3 * time.Hour} {

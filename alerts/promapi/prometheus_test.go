@@ -63,9 +63,8 @@ func startPrometheus(t *testing.T, binary, promtool string, e *engine.Engine, ta
 		return path
 	}
 	data := filepath.Join(dir, "data")
-	if out, err := exec.CommandContext(t.Context(), promtool, "tsdb", "create-blocks-from", "openmetrics", write("samples", openMetrics(t, e)), data).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), promtool, "tsdb", "create-blocks-from", "openmetrics", write("samples", openMetrics(t, e)), data).CombinedOutput()
+	must.Do(t, err, string(out))
 	config := write("prometheus.yml", fmt.Sprintf(`
 global: {scrape_interval: 1s}
 scrape_configs:

@@ -209,9 +209,7 @@ func TestCrash(t *testing.T) {
 			last[m.Channel] = m.Text
 		}
 		for channel, text := range last {
-			if !strings.Contains(text, "RESOLVED") {
-				t.Errorf("%s: the last message in %s says %q", operation, channel, text)
-			}
+			must.Contain(t, text, "RESOLVED", operation, "the last message in", channel, "says")
 		}
 	})
 }

@@ -82,9 +82,8 @@ func deliver(t *testing.T, n *Notifier, groups []alerts.Group) (failed []alerts.
 
 func mustDeliver(t *testing.T, n *Notifier, groups []alerts.Group) {
 	t.Helper()
-	if failed, err := deliver(t, n, groups); err != nil {
-		t.Fatalf("%d groups failed: %v", len(failed), err)
-	}
+	failed, err := deliver(t, n, groups)
+	must.Do(t, err, len(failed), "groups failed")
 }
 
 func (f *fake) text(t *testing.T, i int) string {
@@ -303,14 +302,11 @@ func TestSummaryUnreadable(t *testing.T) {
 		// If the Store stays unreadable, people matter more than a second message.
 		store.err = errors.New("no answer")
 		n = notifierOf(t, f, cfg, store, nil)
-		if failed, _ := deliver(t, n, changed); len(failed) != 50 {
-			t.Errorf("%d groups failed", len(failed))
-		}
+		failed, _ := deliver(t, n, changed)
+		must.Equal(t, len(failed), 50, "groups failed")
 		time.Sleep(2 * loadFor)
 		mustDeliver(t, n, changed)
-		if m := f.top(); len(m) != 2 {
-			t.Errorf("%d messages, want a second one", len(m))
-		}
+		must.Equal(t, len(f.top()), 2, "messages, with a second summary")
 	})
 }
 
@@ -349,9 +345,7 @@ func TestSummarySize(t *testing.T) {
 	total := 0
 	for _, m := range f.top() {
 		var k int
-		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.SplitN(m.Text, " ", 2)[1], ",", ""), "%d alerts", &k); err != nil {
-			t.Fatalf("%v in %q", err, m.Text)
-		}
+		must.Do(t, must.Err(fmt.Sscanf(strings.ReplaceAll(strings.SplitN(m.Text, " ", 2)[1], ",", ""), "%d alerts", &k)), "in", m.Text)
 		total += k
 		if strings.Contains(m.Text, "<!") || strings.Contains(m.Blocks, "<!channel") || strings.Contains(m.Blocks, `\u003c!channel`) || strings.Contains(m.Text, "\u202e") {
 			t.Errorf("text %q", m.Text)
@@ -402,9 +396,7 @@ func TestStorm(t *testing.T) {
 					if strings.Contains(m.Text, "RESOLVED") { // the first groups may be messages of their own
 						k = 0
 					} else if !strings.Contains(text, "CRITICAL") {
-						if _, err := fmt.Sscan(text, &k); err != nil {
-							t.Fatalf("%v in %q", err, m.Text)
-						}
+						must.Do(t, must.Err(fmt.Sscan(text, &k)), "in", m.Text)
 					}
 					total += k
 				}

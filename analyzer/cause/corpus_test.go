@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -28,9 +29,7 @@ func corpus(t testing.TB) []record {
 	var rs []record
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
 		var r record
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatalf("decode record: %v", err)
-		}
+		must.Do(t, json.Unmarshal(line, &r), "decode record")
 		rs = append(rs, r)
 	})
 	return rs

@@ -122,9 +122,7 @@ func TestWrappings(t *testing.T) {
 		want := Classify(Input{Status: s.Status, Text: []byte(wrap(1, s.Text, s.Status))}).ID
 		for n := range 8 {
 			text := wrap(n, s.Text, s.Status)
-			if got := Classify(Input{Status: s.Status, Text: []byte(text)}).ID; got != want {
-				t.Errorf("%s instead of %s: %s", got, want, text)
-			}
+			must.Equal(t, Classify(Input{Status: s.Status, Text: []byte(text)}).ID, want, "%s", text)
 		}
 	}
 }

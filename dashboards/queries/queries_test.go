@@ -1,6 +1,7 @@
 package queries
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,9 +34,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 		sql, _, err := q.Bind(allValues(q), now)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Do(t, err, name)
 		for _, m := range placeholder.FindAllStringSubmatch(sql+q.SQL, -1) { // Bind leaves out the branches that are not chosen
 			used = append(used, strings.TrimSuffix(m[1], "_0"))
 		}
@@ -45,9 +44,7 @@ func TestFiles(t *testing.T) {
 		}
 		slices.Sort(declared)
 		slices.Sort(used)
-		if d := cmp.Diff(declared, slices.Compact(used)); d != "" {
-			t.Errorf("%s: parameters (-declared +used):\n%s", name, d)
-		}
+		must.Agree(t, cmp.Diff(declared, slices.Compact(used)), name, "parameters (-declared +used)")
 		if !strings.HasSuffix(q.SQL, "\nLIMIT {limit:UInt32}\n") {
 			t.Errorf("%s: does not end with LIMIT", name)
 		}
@@ -92,9 +89,7 @@ func TestParse(t *testing.T) {
 func TestGetUnknown(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
-		if _, err := Get(name); err == nil || err.Error() != want {
-			t.Errorf("Get(%q): %v\nwant %s", name, err, want)
-		}
+		must.Equal(t, fmt.Sprint(must.Err(Get(name))), want, "Get(%q)", name)
 	}
 	f("cause", `no query "cause"; did you mean causes?`)
 	f("failure_by_stages", `no query "failure_by_stages"; did you mean failures_by_stage?`)

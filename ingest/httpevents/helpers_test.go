@@ -124,9 +124,7 @@ func (r *rig) stored() (events []*event.Event) {
 		r.read++
 		m := must.Get(s.GetMsg(r.t.Context(), r.read))(r.t)
 		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			r.t.Fatalf("%s %v: %v", m.Subject, m.Header, err)
-		}
+		must.Do(r.t, err, m.Subject, m.Header)
 		for _, e := range all {
 			if want := strings.Replace(m.Subject, "."+event.FrameKind+".", "."+e.Kind.String()+".", 1); e.Subject() != want && e.Labels.Conversation+e.Instance != "" {
 				r.t.Errorf("subject %s, want %s", m.Subject, e.Subject())

@@ -339,9 +339,8 @@ func TestNATSHangs(t *testing.T) {
 		}
 	}
 	for j := range 8 {
-		if id := fmt.Sprintf("0-%d", j); seen[id] != 1 {
-			t.Errorf("%s is stored %d times", id, seen[id])
-		}
+		id := fmt.Sprintf("0-%d", j)
+		must.Equal(t, seen[id], 1, "%s is stored times", id)
 	}
 	r.idle()
 }

@@ -70,9 +70,8 @@ func TestKV(t *testing.T) {
 		return n
 	}
 	must.Equal(t, keys(), 0, "keys in an empty bucket")
-	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
-		t.Errorf("get: %v", err)
-	}
+	_, _, err := kv.Get(ctx, "a")
+	must.Is(t, err, ErrKeyNotFound, "get")
 	rev := must.Get(kv.Update(ctx, "a", []byte("1"), 0))(t)
 	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("2"), 0)), ErrKeyConflict, "create twice")
 	must.Get(kv.Update(ctx, "a", []byte("2"), rev))(t)
@@ -83,12 +82,9 @@ func TestKV(t *testing.T) {
 		t.Errorf("got %q, %v", v, err)
 	}
 	must.Do(t, kv.kv.Delete(ctx, "a"))
-	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
-		t.Errorf("get a deleted key: %v", err)
-	}
-	if _, err := kv.Update(ctx, "a", []byte("4"), 0); err != nil {
-		t.Errorf("create a deleted key: %v", err)
-	}
+	_, _, err = kv.Get(ctx, "a")
+	must.Is(t, err, ErrKeyNotFound, "get a deleted key")
+	must.Do(t, must.Err(kv.Update(ctx, "a", []byte("4"), 0)), "create a deleted key")
 	must.Fail(t, must.Err(c.KV(ctx, "no_such_bucket")), "", "opened a missing bucket")
 }
 
@@ -146,9 +142,7 @@ func TestConnectRetries(t *testing.T) {
 		connected <- err
 	}()
 	n.start()
-	if err := <-connected; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-connected)
 }
 
 func TestConnectWithToken(t *testing.T) {

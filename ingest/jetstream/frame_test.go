@@ -3,11 +3,11 @@ package jetstream
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -216,9 +216,7 @@ func TestDeadLettersOfFrames(t *testing.T) {
 		fmt.Sprintf("llmtap.dead.bad_header 2.1 %s %q", subject, entry(lines, "a")+"request 5 99\n"),
 		fmt.Sprintf("llmtap.dead.bad_header 3. %s %q", subject, entry(lines, "a")),
 	}
-	if !slices.Equal(letters, want) {
-		t.Errorf("dead letters:\n%s\nwant\n%s", strings.Join(letters, "\n"), strings.Join(want, "\n"))
-	}
+	must.Agree(t, cmp.Diff(want, letters), "dead letters")
 }
 
 // An erasure deletes the frames of its target. A frame that also has events of others, which no publisher of ours sends, is deleted

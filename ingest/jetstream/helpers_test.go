@@ -130,9 +130,7 @@ func readN(t testing.TB, ctx context.Context, r *Reader, n int) []Message {
 	var all []Message
 	for len(all) < n {
 		msgs, err := r.Next(ctx, n-len(all), time.Second)
-		if err != nil {
-			t.Fatalf("after %d of %d messages: %v", len(all), n, err)
-		}
+		must.Do(t, err, "after", len(all), "of", n, "messages")
 		all = append(all, msgs...)
 	}
 	return all

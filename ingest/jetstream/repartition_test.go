@@ -49,9 +49,7 @@ func TestPartitionCount(t *testing.T) {
 	f := func(p, n int, want error) {
 		t.Helper()
 		r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
-		if !errors.Is(err, want) {
-			t.Errorf("partition %d of %d: %v, want %v", p, n, err, want)
-		}
+		must.Is(t, err, want, "partition", p, "of", n)
 		if err == nil {
 			if err := r.Close(ctx); err != nil {
 				t.Error(err)

@@ -141,9 +141,7 @@ func TestTalliesOverRestart(t *testing.T) {
 		t.Helper()
 		select {
 		case s := <-got:
-			if s != want {
-				t.Errorf("got %q, want %q", s, want)
-			}
+			must.Equal(t, s, want, "read")
 		case err := <-done:
 			t.Fatal(err)
 		}
@@ -161,9 +159,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	tally(9)
 	f("9 at 1, caught up true")
 	stop()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, <-done, context.Canceled)
 
 	broken := errors.New("broken")
 	must.Is(t, c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }), broken)

@@ -92,9 +92,7 @@ func TestKill(t *testing.T) {
 		var id uint32
 		var n uint64
 		must.Do(t, rows.Scan(&id, &n))
-		if n != perBatch {
-			t.Errorf("batch %d has %d rows", id, n)
-		}
+		must.Equal(t, n, perBatch, "rows of batch %d", id)
 		whole[id] = true
 	}
 	for id := range acked {

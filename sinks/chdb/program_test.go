@@ -151,9 +151,8 @@ func TestProgram(t *testing.T) {
 		r.Header.Del("X-ClickHouse-Key")
 		r.SetBasicAuth(httpd.Reader, password)
 	}
-	if resp, body := do(t, s, nil, strings.NewReader("SELECT count() FROM llmtap.t"), asReader); body != "2\n" {
-		t.Error(resp.StatusCode, body)
-	}
+	resp, body := do(t, s, nil, strings.NewReader("SELECT count() FROM llmtap.t"), asReader)
+	must.Equal(t, body, "2\n", "rows (status %d)", resp.StatusCode)
 	last := pid()
 	must.Do(t, s.Close(context.Background()))
 	must.Is(t, syscall.Kill(last, 0), syscall.ESRCH)

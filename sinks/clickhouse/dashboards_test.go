@@ -134,9 +134,7 @@ func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]st
 	t.Helper()
 	sql, params := statement(t, name, given, prices)
 	res, err := s.Query(t.Context(), sql, params)
-	if err != nil {
-		t.Fatalf("%s %v: %v", name, given, err)
-	}
+	must.Do(t, err, name, given)
 	return res
 }
 

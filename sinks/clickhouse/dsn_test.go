@@ -99,9 +99,7 @@ func TestDialEvenly(t *testing.T) {
 			if addr == "c" {
 				return client.DialResult{}, ctx.Err()
 			}
-			if o.DialTimeout != 10*time.Second {
-				t.Errorf("%s: timeout is %v, want 10s", addr, o.DialTimeout)
-			}
+			must.Equal(t, o.DialTimeout, 10*time.Second, "%s: timeout", addr)
 			<-ctx.Done()
 			return client.DialResult{}, ctx.Err()
 		})
@@ -193,9 +191,7 @@ func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 		}
 		counts := must.Get(s.Counts(t.Context()))(t)
 		for table, n := range counts {
-			if n != 500 {
-				t.Errorf("%s: %s has %d rows, want 500", name, table, n)
-			}
+			must.Equal(t, n, 500, "%s: rows of %s", name, table)
 		}
 		must.Do(t, s.Close())
 	}

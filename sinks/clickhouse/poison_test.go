@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
@@ -97,9 +98,7 @@ func TestPoisonRows(t *testing.T) {
 			t.Errorf("dead letter: %v %s", d.Err, d.Row)
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("dead letters: %v, want %v", got, want)
-	}
+	must.Agree(t, cmp.Diff(want, got), "dead letters")
 	if n := counts(t, s); n["exchanges"] != 1998 || n["findings"] != 1999 || n["tool_calls"] != 2000 || n["alerts"] != 2000 {
 		t.Errorf("stored: %v", n)
 	}

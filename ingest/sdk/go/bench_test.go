@@ -51,9 +51,7 @@ func benchmarkCall(b *testing.B, size int, up bool) {
 		req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)))(b)
 		start := time.Now()
 		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		for err == nil {
 			_, err = resp.Body.Read(buf)
 		}

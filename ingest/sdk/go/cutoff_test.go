@@ -65,9 +65,7 @@ func TestNATSCutOff(t *testing.T) {
 		if err == nil {
 			_, err = rt.RoundTrip(req)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for end := time.Now().Add(5 * time.Minute); h.Stats().Published < stored; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%+v", h.Stats())

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A process that has sent an event says every minute that it is alive, and that it ends. While NATS stores nothing, it does not.
@@ -23,9 +24,7 @@ func TestHeartbeat(t *testing.T) {
 		h.heartbeat()
 		flush(t, h)
 	}
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.Close())
 	h.heartbeat() // closed
 	var got []string
 	for _, m := range n.events(t) {

@@ -297,8 +297,7 @@ func TestOtherCallsUnchanged(t *testing.T) {
 	f := func(method, target string) {
 		t.Helper()
 		req := must.Get(http.NewRequest(method, target, strings.NewReader("{}")))(t)
-		got, err := rt.RoundTrip(req)
-		if err != nil || got != want || seen != req {
+		if got := must.Get(rt.RoundTrip(req))(t); got != want || seen != req {
 			t.Errorf("%s %s: request or response changed", method, target)
 		}
 		must.Equal(t, h.Stats(), Stats{}, "%s %s: stats", method, target)

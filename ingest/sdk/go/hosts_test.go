@@ -106,8 +106,6 @@ func TestHostsAllocateNothing(t *testing.T) {
 		req := must.Get(http.NewRequest(http.MethodPost, u, nil))(t)
 		req.Header.Set("Content-Type", "application/json")
 		h.selects(req) // logs the host
-		if n := testing.AllocsPerRun(100, func() { h.selects(req) }); n != 0 {
-			t.Errorf("%s: %g allocations", u, n)
-		}
+		must.Equal(t, testing.AllocsPerRun(100, func() { h.selects(req) }), 0, "%s: allocations", u)
 	}
 }

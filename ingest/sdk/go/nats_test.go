@@ -89,9 +89,7 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 		}
 	})}
 	t.Cleanup(n.stop)
-	if _, err := fmt.Fscan(out, &n.port); err != nil {
-		t.Fatalf("read the port of nats-server: %v", err)
-	}
+	must.Do(t, must.Err(fmt.Fscan(out, &n.port)), "read the port of nats-server")
 	n.url = agentURL(n.port)
 	nc := must.Get(nats.Connect(strings.ReplaceAll(n.url, "agent", "admin")))(t)
 	t.Cleanup(nc.Close)
@@ -130,9 +128,7 @@ func (n *natsd) events(t testing.TB) []*event.Event {
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 		m := must.Get(stream.GetMsg(ctx, seq))(t)
 		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			t.Fatalf("message %d: %v", seq, err)
-		}
+		must.Do(t, err, "message", seq)
 		evs = append(evs, all...)
 	}
 	return evs

@@ -305,9 +305,7 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 		if n < len(plans) {
 			p = plans[n]
 		}
-		if !bytes.Equal(x[0].body, p.requestBody()) {
-			t.Errorf("exchange %s of %+v: request %.40q", id, p, x[0].body)
-		}
+		must.Equal(t, string(x[0].body), string(p.requestBody()), "exchange %s of %+v: request", id, p)
 		if want := p.answerBody(); !bytes.HasPrefix(want, x[1].body) || x[1].ev.Error == "" && len(x[1].body) != len(want) {
 			t.Errorf("exchange %s of %+v: response of %d bytes, error %q", id, p, len(x[1].body), x[1].ev.Error)
 		}
@@ -322,7 +320,5 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 		t.Errorf("the last message has seq %d and dropped %d, stats %+v", end.Seq, end.Dropped, s)
 	}
 	// Each missing sequence number is a missing half, and vice versa.
-	if missing, want := end.Seq-uint64(len(seqs)), 2*(calls-uint64(len(halves)))+uint64(len(halves))-whole; missing != want {
-		t.Errorf("%d sequence numbers are missing, and %d halves", missing, want)
-	}
+	must.Equal(t, end.Seq-uint64(len(seqs)), 2*(calls-uint64(len(halves)))+uint64(len(halves))-whole, "missing sequence numbers, and halves")
 }

@@ -188,9 +188,8 @@ func (w *awayTest) start(t *testing.T) {
 	begun := time.Now()
 	w.c = must.Get(Open(t.Context(), w.cfg, Options{Logger: testLogger()}))(t)
 	collectortest.Run(t, w.c)
-	if code, body := w.get(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz: %d %s", code, body)
-	}
+	code, body := w.get(t, "/healthz")
+	must.Equal(t, code, http.StatusOK, "/healthz: %s", body)
 	if took := time.Since(begun); took > firstSecond {
 		t.Errorf("serves after %v", took)
 	}

@@ -210,7 +210,5 @@ func TestButtons(t *testing.T) {
 			}
 		}
 	}
-	if m := s.Messages(); !strings.Contains(string(m[0].Blocks), "Acknowledged by") {
-		t.Errorf("the acknowledgement is lost: %s", m[0].Blocks)
-	}
+	must.Contain(t, string(s.Messages()[0].Blocks), "Acknowledged by", "the acknowledgement")
 }

@@ -86,9 +86,8 @@ func TestControls(t *testing.T) {
 	now := time.Now()
 	want := silence.Silence{ID: "press-1", Matchers: parsed(t, "service=shop"), EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "deploy"}
 	for range 2 {
-		s, err := a.AddSilence(ctx, want, `StageFailureRate{service="shop"}`, anna)
-		if err != nil || s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
-			t.Fatalf("%+v, %v", s, err)
+		if s := must.Get(a.AddSilence(ctx, want, `StageFailureRate{service="shop"}`, anna))(t); s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
+			t.Fatal(s)
 		}
 		must.Equal(t, len(a.Silences()), 1, "the silence is not visible to its own process")
 	}

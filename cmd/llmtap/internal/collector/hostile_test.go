@@ -149,9 +149,7 @@ func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 		t.Errorf("%s: %d rows, want %d", in.name, rows, in.rows)
 	}
 	for reason, n := range in.dead {
-		if counters[reason] != n {
-			t.Errorf("%s: counters %v, want %v", in.name, counters, in.dead)
-		}
+		must.Equal(t, counters[reason], n, "%s: counter %s", in.name, reason)
 	}
 	// In full size there are more dead letters than their stream may contain.
 	if in.dead != nil && !*hostile && fmt.Sprint(dead) != fmt.Sprint(in.dead) {

@@ -153,9 +153,7 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 	remove()
 	c.start()
 	c.publish(60, func(int) {})
-	if n := stored(); n != 0 {
-		t.Errorf("checkpoint %d without a readable ledger", n)
-	}
+	must.Equal(t, stored(), 0, "checkpoint without a readable ledger")
 	must.Do(t, c.conn.Ensure(t.Context()))
 	last := must.Get(must.Get(c.js.Stream(t.Context(), event.StreamEvents))(t).Info(t.Context()))(t).State.LastSeq
 	for start := time.Now(); stored() < last; time.Sleep(10 * time.Millisecond) {

@@ -122,9 +122,7 @@ func TestAPIRoles(t *testing.T) {
 	}
 	routes := c.routes(c.guard, c.guard.gate(c.machines)).Routes()
 	for pattern, needs := range routes {
-		if public := pattern == "GET /healthz" || pattern == "GET /readyz"; public != (needs == access.Public) {
-			t.Errorf("%s needs the role %s", pattern, needs)
-		}
+		must.Equal(t, pattern == "GET /healthz" || pattern == "GET /readyz", needs == access.Public, "%s needs the role %s", pattern, needs)
 		method, path, ok := strings.Cut(pattern, " ")
 		if !ok {
 			method, path = http.MethodDelete, pattern
@@ -142,9 +140,7 @@ func TestAPIRoles(t *testing.T) {
 				}
 				status, _ := ask(t, token, method, base+path, "")
 				want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusForbidden}[role == access.Public]
-				if (status == want) != (role < needs) {
-					t.Errorf("%s %s as %s, needs %s: %d", method, path, role, needs, status)
-				}
+				must.Equal(t, status == want, role < needs, "%s %s as %s, needs %s: %d", method, path, role, needs, status)
 			}
 		}
 	}

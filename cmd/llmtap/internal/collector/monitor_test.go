@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
@@ -105,9 +107,7 @@ func TestHealth(t *testing.T) {
 			}
 			slices.Sort(all)
 			slices.Sort(*got)
-			if !slices.Equal(*got, all) {
-				t.Errorf("%s:\ngot  %v\nwant %v", name, *got, all)
-			}
+			must.Agree(t, cmp.Diff(all, *got), name)
 			cancel()
 			must.Do(t, errors.Join(<-done, <-done, e.Close()))
 		})
@@ -180,9 +180,7 @@ func TestHealthAfterOutage(t *testing.T) {
 				t.Errorf("after an outage, NATS is %v ahead: %v", skew, got)
 			}
 		}
-		if got := run(0, 20*time.Minute, 20*time.Minute); !slices.Equal(got, []string{"firing critical CollectorBlind"}) {
-			t.Errorf("the analyzer does not catch up: %v", got)
-		}
+		must.Agree(t, cmp.Diff([]string{"firing critical CollectorBlind"}, run(0, 20*time.Minute, 20*time.Minute)), "the analyzer does not catch up")
 	})
 }
 

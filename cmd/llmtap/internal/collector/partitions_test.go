@@ -114,9 +114,7 @@ func TestPartitions(t *testing.T) {
 				case apart:
 					compare(t, *roundSeed, want, got)
 				default:
-					if diff := cmp.Diff(want.newCauses(), got.newCauses()); diff != "" {
-						t.Errorf("%d partitions (-one +several)\n%s", n, diff)
-					}
+					must.Agree(t, cmp.Diff(want.newCauses(), got.newCauses()), n, "partitions (-one +several)")
 				}
 			}
 			if len(want.newCauses()) < 3 || len(want.findings) == 0 {
@@ -302,9 +300,7 @@ func compare(t *testing.T, seed uint64, want, got results) {
 		cmp.Diff(want.exchanges, got.exchanges), cmp.Diff(want.findings, got.findings), cmp.Diff(want.calls, got.calls),
 		cmp.Diff(want.tallies, got.tallies), cmp.Diff(want.ledger, got.ledger),
 	} {
-		if diff != "" {
-			t.Errorf("seed %d (-undisturbed +disturbed)\n%.4000s", seed, diff)
-		}
+		must.Agree(t, diff, "seed", seed, "(-undisturbed +disturbed)")
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -82,9 +81,8 @@ func TestIgnoredWithSilence(t *testing.T) {
 		return ok && x.State(time.Now()) == silence.Expired
 	})
 	must.Do(t, p.sweep(t.Context(), time.Now()))
-	if state, _ := p.state(t, id); state != alerts.ProblemIgnored {
-		t.Errorf("%s; the watch of a silence may be late", state)
-	}
+	state, _ := p.state(t, id)
+	must.Equal(t, state, alerts.ProblemIgnored, "state; the watch of a silence may be late")
 	must.Do(t, p.sweep(t.Context(), time.Now().Add(2*sweepInterval)))
 	if state, x := p.state(t, id); state != alerts.ProblemNew || x != nil {
 		t.Errorf("%s, %+v; its silence has ended", state, x)
@@ -116,9 +114,7 @@ func TestNewNormal(t *testing.T) {
 	p, other := openProblems(t, url), openProblems(t, url)
 	by := alerts.Actor{ID: "anna"}
 	v := newProblem(t, p, other)
-	if _, err := other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept}, by); err == nil || !strings.Contains(err.Error(), "the problem is about failures") {
-		t.Errorf("a problem about failures: %v", err)
-	}
+	must.Fail(t, must.Err(other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept}, by)), "the problem is about failures", "a problem about failures")
 	v.Key, v.Measure, v.Incident = "slow{}", "duration", time.Now().Add(-time.Hour).UTC()
 	must.Do(t, p.kv.Put(t.Context(), problemKey+v.ID(), must.Get(json.Marshal(v))(t)))
 	v = must.Get(other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept, Note: "longer prompts"}, by))(t)
@@ -162,9 +158,7 @@ func TestIgnoredUntilUsers(t *testing.T) {
 	hit("planner", 5)
 	id, by := v.ID(), alerts.Actor{ID: "anna"}
 	d := must.Get(other.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore, Users: 3}, by))(t)
-	if d.Ignored.Before != 25 {
-		t.Errorf("%d users before, want 25", d.Ignored.Before)
-	}
+	must.Equal(t, d.Ignored.Before, 25, "users before")
 	wait := func(p *problems) {
 		within(t, "ignored", func() bool { x, _ := p.find(v.Key); return x.Ignored != nil })
 	}
@@ -191,7 +185,6 @@ func TestIgnoredUntilUsers(t *testing.T) {
 	if state, x := next.state(t, id); state != alerts.ProblemNew || x != nil {
 		t.Errorf("%s, %+v; 3 more users were hit", state, x)
 	}
-	if s, _ := next.controls.decisions.Silences.Get(d.Ignored.SilenceID); s.State(time.Now()) != silence.Expired {
-		t.Errorf("%+v; 3 more users were hit", s)
-	}
+	s, _ := next.controls.decisions.Silences.Get(d.Ignored.SilenceID)
+	must.Equal(t, s.State(time.Now()), silence.Expired, "%+v; 3 more users were hit", s)
 }

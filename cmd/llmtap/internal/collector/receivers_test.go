@@ -77,9 +77,7 @@ func TestReceiverServing(t *testing.T) {
 		if err := c.failed(); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, got, want, "receivers")
 	}
 	broken := errors.New("buttons do not work: token_revoked")
 	c.served(0, nil)

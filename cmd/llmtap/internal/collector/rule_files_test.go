@@ -53,9 +53,7 @@ func TestRuleFiles(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if got := strings.Join(loaded, " "); got != strings.Join(want, " ") {
-				t.Errorf("loaded %q, want %q", got, want)
-			}
+			must.Equal(t, strings.Join(loaded, " "), strings.Join(want, " "), "loaded")
 			loaded = nil
 		}
 		f(12 * time.Second)

@@ -66,9 +66,7 @@ func TestScopeInClickHouse(t *testing.T) {
 		}
 		res := must.Get(sink.Query(t.Context(), "SELECT "+strings.Join(terms, ", "), nil))(t)
 		for i, v := range values {
-			if got, want := res.Rows[0][i] == uint8(1), s.Sees(map[string]string{"service": v}); got != want {
-				t.Errorf("%s: ClickHouse has %q: %v, and Sees: %v", match, v, got, want)
-			}
+			must.Equal(t, res.Rows[0][i] == uint8(1), s.Sees(map[string]string{"service": v}), "%s: whether %q is seen, by ClickHouse and by Sees", match, v)
 		}
 	}
 

@@ -3,6 +3,8 @@ package jsonscan
 import (
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestMembers(t *testing.T) {
@@ -12,9 +14,7 @@ func TestMembers(t *testing.T) {
 		for key, v := range Members([]byte(text)) {
 			b.WriteString(string(key) + "=" + string(v) + ";")
 		}
-		if b.String() != want {
-			t.Errorf("%s: got %s, want %s", text, b.String(), want)
-		}
+		must.Equal(t, b.String(), want, "%s", text)
 	}
 	f(` {"a" : "x,}" , "b\u0021":[{"c":1}] ,"d":-1.5e3,"e":{}, "f":null}`, `a="x,}";b!=[{"c":1}];d=-1.5e3;e={};f=null;`)
 	f(`{}`, ``)
