@@ -43,11 +43,7 @@ func TestEngineToSlack(t *testing.T) {
 		for i := from; i < to; i++ {
 			must.Do(t, e.Add(t.Context(), tally(i)))
 		}
-		for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("not sent: %v", f.top())
-			}
-		}
+		must.Wait(t, "sent", done, func() any { return f.top() })
 		stop()
 	}
 	shows := func(text string) func() bool {

@@ -453,7 +453,7 @@ func TestStormOverHTTP(t *testing.T) {
 	began := time.Now()
 	must.Do(t, e.Add(t.Context(), tally))
 	evaluated := time.Since(began)
-	wait(t, "all groups are told", func() bool {
+	must.Wait(t, "all groups are told", func() bool {
 		s := e.Receivers()
 		return s[0].Waiting == 0
 	})

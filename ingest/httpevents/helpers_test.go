@@ -151,11 +151,7 @@ func (r *rig) stored() (events []*event.Event) {
 // idle fails the test unless all memory has been returned.
 func (r *rig) idle() {
 	r.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); r.budget.Used() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%d bytes are still in use", r.budget.Used())
-		}
-	}
+	must.Wait(r.t, "no bytes are in use", func() bool { return r.budget.Used() == 0 }, func() any { return r.budget.Used() })
 }
 
 // full returns an event of each kind with every member set.

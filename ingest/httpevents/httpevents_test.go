@@ -252,14 +252,8 @@ func TestNATSDown(t *testing.T) {
 	}
 	r.idle()
 	r.startNATS()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if a = r.post("application/json", payload); a.status == 200 {
-			break
-		}
-		if a.status != 503 || time.Now().After(deadline) {
-			t.Fatalf("%+v", a)
-		}
-	}
+	must.Wait(t, "NATS works again", func() bool { a = r.post("application/json", payload); return a.status != 503 })
+	must.Equal(t, a.status, 200, "%+v", a)
 	if a.Accepted != 2 || len(a.Rejected) != 1 || a.Rejected[0].Event != 2 {
 		t.Errorf("%+v", a)
 	}
@@ -324,14 +318,7 @@ func TestNATSHangs(t *testing.T) {
 	}
 	g.Wait()
 	s.mu.Unlock()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if a := r.post("application/x-ndjson", payload(0)); a.status == 200 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("NATS works again, but nothing is stored")
-		}
-	}
+	must.Wait(t, "NATS works again, and payloads are stored", func() bool { return r.post("application/x-ndjson", payload(0)).status == 200 })
 	seen := map[string]int{}
 	for _, e := range r.stored() {
 		if len(e.Body) == 1<<20 { // else a part of a payload that was not accepted

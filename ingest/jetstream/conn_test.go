@@ -240,12 +240,10 @@ func TestOpen(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		var err error
-		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if err = c.Healthy(); err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want) {
-				return
-			}
-		}
-		t.Fatalf("Healthy: %v, want %q", err, want)
+		must.Wait(t, want, func() bool {
+			err = c.Healthy()
+			return err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want)
+		}, func() any { return err })
 	}
 	expect("NATS at " + cfg.URL + " is unreachable: ")
 	expect("connection refused")
@@ -275,14 +273,9 @@ func TestOpen(t *testing.T) {
 	n.restart()
 	expect("")
 	// nats.go reports a connection after it is made.
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		got := must.Get(os.ReadFile(log.Name()))(t)
-		s := string(got)
-		if strings.Contains(s, "NATS rejects the login, retrying") && strings.Contains(s, "connected to NATS") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(s)
-		}
-	}
+	logged := ""
+	must.Wait(t, "the refused login and the connection are logged", func() bool {
+		logged = string(must.Get(os.ReadFile(log.Name()))(t))
+		return strings.Contains(logged, "NATS rejects the login, retrying") && strings.Contains(logged, "connected to NATS")
+	}, func() any { return logged })
 }

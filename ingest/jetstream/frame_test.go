@@ -237,9 +237,7 @@ func TestEraseFrames(t *testing.T) {
 	erased := make(chan error, 1)
 	go func() { erased <- must.Err(erase(false)) }()
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
-	for must.Get(s.Info(ctx))(t).State.Msgs > 2 { // the first frame is deleted
-		time.Sleep(time.Millisecond)
-	}
+	must.Wait(t, "the first frame is deleted", func() bool { return must.Get(s.Info(ctx))(t).State.Msgs <= 2 })
 	select {
 	case err := <-erased:
 		t.Fatalf("erased before the other events were stored: %v", err)

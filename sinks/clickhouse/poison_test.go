@@ -114,9 +114,7 @@ func TestChangedTable(t *testing.T) {
 		wait(t, add(sinktest.Rows(0, 10)))
 		must.Do(t, s.Exec(t.Context(), breaks), what)
 		stored := add(sinktest.Rows(10, 500))
-		for deadline := time.Now().Add(5 * time.Minute); b.Health() == nil && time.Now().Before(deadline); {
-			time.Sleep(5 * time.Millisecond)
-		}
+		must.Wait(t, what, func() bool { return b.Health() != nil })
 		if err := b.Health(); err == nil || !strings.Contains(err.Error(), health) || !strings.Contains(err.Error(), "the change to the table") {
 			t.Errorf("%s: health %v, want %q in it", what, err, health)
 		}

@@ -32,10 +32,7 @@ func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*htt
 // only returns the one exchange that h published.
 func only(t testing.TB, n *natsd, h *Hook) (req, res *event.Event) {
 	t.Helper()
-	for h.Stats().Open > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	flush(t, h)
+	flushAll(t, h)
 	for _, ev := range n.events(t) {
 		switch {
 		case ev.Instance != h.instance:
@@ -195,10 +192,7 @@ func TestNeverClosed(t *testing.T) {
 		must.Equal(t, s.Open, 1, "the exchange ended while its body was in use: %+v", s)
 		runtime.KeepAlive(resp)
 	}()
-	for h.Stats().Open > 0 {
-		runtime.GC()
-		time.Sleep(time.Millisecond)
-	}
+	must.Wait(t, "the exchange ends", func() bool { runtime.GC(); return h.Stats().Open == 0 })
 	if _, res := only(t, n, h); res.Error != errAbandoned || string(res.Body) != body[:10] {
 		t.Errorf("error %q, body %q", res.Error, res.Body)
 	}

@@ -76,6 +76,13 @@ func flush(t testing.TB, h *Hook) {
 	must.Do(t, h.Flush(ctx))
 }
 
+// flushAll flushes h once no exchange is open.
+func flushAll(t testing.TB, h *Hook) {
+	t.Helper()
+	must.Wait(t, "no exchange is open", func() bool { return h.Stats().Open == 0 })
+	flush(t, h)
+}
+
 const question = `{"model":"gpt-5","messages":[{"role":"user","content":"q"}]}`
 
 const answer = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}]}`
@@ -186,10 +193,7 @@ func TestRejected(t *testing.T) {
 			resp := must.Get(h.Transport(base).RoundTrip(req))(t)
 			resp.Body.Close()
 		}
-		for h.Stats().Open > 0 { // the hook reads the responses in the background
-			time.Sleep(time.Millisecond)
-		}
-		flush(t, h)
+		flushAll(t, h) // the hook reads the responses in the background
 		xs := exchanges(t, n.events(t))
 		if len(xs) != attempts {
 			t.Fatalf("%d attempts at a %d: %d exchanges", attempts, status, len(xs))
@@ -240,10 +244,7 @@ func TestCancelled(t *testing.T) {
 	<-started
 	must.Get(io.ReadFull(resp.Body, make([]byte, 4)))(t)
 	cancel()
-	for h.Stats().Open > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	flush(t, h)
+	flushAll(t, h)
 	xs := exchanges(t, n.events(t))
 	if got := xs[0][1]; got.Status != 0 || got.Error != "context canceled" || len(got.Body) != 0 {
 		t.Errorf("cancelled before the response: status %d, error %q", got.Status, got.Error)

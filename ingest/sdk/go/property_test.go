@@ -219,23 +219,17 @@ func playHistory(t *testing.T, target string, seed uint64) {
 		})
 	}
 	for range 2 {
-		for more := h.Stats().Events + uint64(r.IntN(150)); h.Stats().Events < more && finished.Load() < agents; {
-			time.Sleep(time.Millisecond)
-		}
+		more := h.Stats().Events + uint64(r.IntN(150))
+		must.Wait(t, "more events", func() bool { return h.Stats().Events >= more || finished.Load() >= agents })
 		n.stop()
 		// An outage for some time, or until exchanges are dropped.
 		before, short := h.Stats().Dropped, r.IntN(2) == 0
 		time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
-		for !short && finished.Load() < agents && h.Stats().Dropped < before+20 {
-			time.Sleep(time.Millisecond)
-		}
+		must.Wait(t, "drops", func() bool { return short || finished.Load() >= agents || h.Stats().Dropped >= before+20 })
 		n = startNATS(t, dir, n.port)
 	}
 	work.Wait()
-	for h.Stats().Open > 0 { // abandoned responses, and those being read in the background
-		time.Sleep(time.Millisecond)
-	}
-	flush(t, h)
+	flushAll(t, h) // with abandoned responses, and those being read in the background
 	last := plan{n: len(plans), does: "json", read: -1}
 	must.Get(play(t.Context(), h.Transport(base), target, last))(t)
 	flush(t, h)

@@ -39,11 +39,7 @@ func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(
 // await waits until the log contains text.
 func (l *logBuffer) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !strings.Contains(l.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %q in\n%s", text, l)
-		}
-	}
+	must.Wait(t, text, func() bool { return strings.Contains(l.String(), text) }, func() any { return l })
 }
 
 // The hook says where it cannot connect, and why, even without a call; it says when it is connected; and nothing else.

@@ -52,7 +52,7 @@ func TestAudit(t *testing.T) {
 	query := func(token, sql string) (int, string) {
 		return ask(t, token, http.MethodPost, api+"/api/query", jsonText(t, map[string]any{"sql": sql, "params": map[string]string{"x": "7"}}))
 	}
-	within(t, "the token", func() bool { status, _ := query(viewer, "SELECT {x:UInt8} AS first"); return status == http.StatusOK })
+	must.Wait(t, "the token", func() bool { status, _ := query(viewer, "SELECT {x:UInt8} AS first"); return status == http.StatusOK })
 	status, text := query(viewer, "SELECT * FROM audit_final")
 	must.Equal(t, status, http.StatusBadRequest, "a viewer reads the audit")
 	must.Contain(t, text, "needs the role admin")
@@ -77,7 +77,7 @@ func TestAudit(t *testing.T) {
 	must.Equal(t, status, http.StatusForbidden, "a viewer silences")
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	silence := `{"matchers":[{"name":"service","value":"shop","isEqual":true}],"startsAt":"2026-01-01T00:00:00Z","endsAt":"` + until + `","createdBy":"x","comment":"c"}`
-	within(t, "the silences", func() bool {
+	must.Wait(t, "the silences", func() bool {
 		status, _ := ask(t, responder, http.MethodPost, api+"/api/v2/silences", silence)
 		return status == http.StatusOK
 	})
@@ -102,7 +102,7 @@ func TestAudit(t *testing.T) {
 			t.Log(got)
 		}
 	}()
-	within(t, "the rows", func() bool {
+	must.Wait(t, "the rows", func() bool {
 		res, err := c.ClickHouse().Query(t.Context(), `SELECT concat(person, ' ', toString(verified), ' ', action, ' ', if(action = 'change_silence' AND outcome = 'done', 'ID', target), ' ',
 			outcome, ' ', via, '|', detail) FROM audit_final ORDER BY at`, nil)
 		if err != nil {

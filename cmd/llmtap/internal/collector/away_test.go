@@ -248,12 +248,10 @@ func (w *awayTest) expectReady(t *testing.T) {
 func (w *awayTest) expect(t *testing.T, want string, ok func(code int, body string) bool) {
 	t.Helper()
 	code, body := 0, ""
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if code, body = w.get(t, "/readyz"); ok(code, body) {
-			return
-		}
-	}
-	t.Fatalf("/readyz: %d %s, want %s", code, body, want)
+	must.Wait(t, want, func() bool {
+		code, body = w.get(t, "/readyz")
+		return ok(code, body)
+	}, func() any { return fmt.Sprint("/readyz: ", code, " ", body) })
 }
 
 // expectStored waits until n exchanges are stored. If the collector does not run the role analyze, another process stores
@@ -273,10 +271,8 @@ func (w *awayTest) expectStored(t *testing.T, n uint64) {
 	}
 	var counts map[string]uint64
 	var err error
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if counts, err = sink.Counts(t.Context()); err == nil && counts["exchanges"] == n {
-			return
-		}
-	}
-	t.Fatalf("stored: %v, %v; want %d exchanges", counts, err, n)
+	must.Wait(t, fmt.Sprint(n, " exchanges are stored"), func() bool {
+		counts, err = sink.Counts(t.Context())
+		return err == nil && counts["exchanges"] == n
+	}, func() any { return fmt.Sprint(counts, err) })
 }

@@ -124,13 +124,9 @@ func (s *socketMode) press(conn int, id, label string) {
 // shows waits until the message contains a text, and returns how long that took.
 func (s *socketMode) shows(what string, since time.Time) time.Duration {
 	s.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if m := s.Messages(); len(m) > 0 && strings.Contains(string(m[0].Blocks), what) {
-			return time.Since(since)
-		}
-	}
-	s.t.Fatalf("no %q in the message: %s", what, s.Messages()[0].Blocks)
-	return 0
+	must.Wait(s.t, what, func() bool { m := s.Messages(); return len(m) > 0 && strings.Contains(string(m[0].Blocks), what) },
+		func() any { return s.Messages() })
+	return time.Since(since)
 }
 
 // Two processes: a press that arrives at the one that does not notify is stored, and the other one edits the message at
@@ -161,11 +157,7 @@ func TestButtons(t *testing.T) {
 			c.Close()
 		})
 		t.Cleanup(stop)
-		for deadline := time.Now().Add(5 * time.Minute); s.connections() == before; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no Socket Mode connection")
-			}
-		}
+		must.Wait(t, "a Socket Mode connection", func() bool { return s.connections() != before })
 		return stop
 	}
 	stopLeader := start()
@@ -204,11 +196,7 @@ func TestButtons(t *testing.T) {
 	s.press(1, "e3", "Unsilence")
 	t.Logf("unsilenced after a take-over in %s", s.shows("Silence\"", began).Round(time.Millisecond))
 	for _, id := range []string{"e1", "e2", "e3", "e4", "e5", "e6"} {
-		for deadline := time.Now().Add(5 * time.Minute); !s.acknowledged(id); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not acknowledged", id)
-			}
-		}
+		must.Wait(t, id+" is acknowledged", func() bool { return s.acknowledged(id) })
 	}
 	must.Contain(t, string(s.Messages()[0].Blocks), "Acknowledged by", "the acknowledgement")
 }

@@ -147,9 +147,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	learned := func() int { return strings.Count(log.String(), "what is usual was learned from the stored calls") }
 	for i := range 2 {
 		_, stop := run(config.RoleAnalyze, config.RoleAlert)
-		for deadline := time.Now().Add(5 * time.Minute); learned() == 0 && time.Now().Before(deadline); {
-			time.Sleep(20 * time.Millisecond)
-		}
+		must.Wait(t, "what is usual is learned", func() bool { return learned() > 0 })
 		if i == 1 {
 			time.Sleep(3 * time.Second) // it would ask again after a second
 		}

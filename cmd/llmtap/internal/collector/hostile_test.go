@@ -264,16 +264,14 @@ func (s *memorySink) rows() int {
 
 func (s *memorySink) wait(t *testing.T, id string) analyzer.Exchange {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var e analyzer.Exchange
+	must.Wait(t, "the good call after the input is stored", func() (ok bool) {
 		s.mu.Lock()
-		e, ok := s.seen[id]
-		s.mu.Unlock()
-		if ok {
-			return e
-		}
-	}
-	t.Fatal("the good call after the input was not stored")
-	return analyzer.Exchange{}
+		defer s.mu.Unlock()
+		e, ok = s.seen[id]
+		return ok
+	})
+	return e
 }
 
 // watchHeap samples the heap until the returned function is called, which returns the peak.

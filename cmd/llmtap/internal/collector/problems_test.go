@@ -28,7 +28,7 @@ func openProblems(t *testing.T, url string) *problems {
 	var g sync.WaitGroup
 	g.Go(func() { p.watch(ctx) })
 	t.Cleanup(func() { cancel(); g.Wait() })
-	within(t, "problems read", p.ready)
+	must.Wait(t, "problems read", p.ready)
 	return p
 }
 
@@ -38,7 +38,7 @@ func newProblem(t *testing.T, all ...*problems) alerts.Problem {
 	v := alerts.Problem{Key: "dropped{}", Service: "shop", Environment: "prod", Stage: "planner", Cause: "dropped", Firing: true, FirstSeen: time.Now(), LastSeen: time.Now()}
 	must.Do(t, all[0].kv.Put(t.Context(), problemKey+v.ID(), must.Get(json.Marshal(v))(t)))
 	for _, p := range all {
-		within(t, "problem seen", func() bool { _, ok := p.find(v.Key); return ok })
+		must.Wait(t, "problem seen", func() bool { _, ok := p.find(v.Key); return ok })
 	}
 	return v
 }
@@ -58,7 +58,7 @@ func TestIgnoredWithSilence(t *testing.T) {
 	id := func() string { v := newProblem(t, p, other); return v.ID() }()
 	by := alerts.Actor{ID: "anna"}
 	v := must.Get(p.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore}, by))(t)
-	within(t, "ignored elsewhere", func() bool { x, _ := other.find("dropped{}"); return x.Ignored != nil })
+	must.Wait(t, "ignored elsewhere", func() bool { x, _ := other.find("dropped{}"); return x.Ignored != nil })
 	s, ok := p.controls.decisions.Silences.Get(v.Ignored.SilenceID)
 	if !ok {
 		t.Fatal("no silence")
@@ -76,7 +76,7 @@ func TestIgnoredWithSilence(t *testing.T) {
 	v = must.Get(p.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore}, by))(t)
 	other.controls.follow = nil // killed
 	must.Do(t, other.controls.ExpireSilence(t.Context(), v.Ignored.SilenceID, by))
-	within(t, "silence ended", func() bool {
+	must.Wait(t, "silence ended", func() bool {
 		x, ok := p.controls.decisions.Silences.Get(v.Ignored.SilenceID)
 		return ok && x.State(time.Now()) == silence.Expired
 	})
@@ -98,7 +98,7 @@ func TestAcknowledgedProblem(t *testing.T) {
 	d, by := alerts.ProblemDecision{Action: alerts.ActionAcknowledge}, alerts.Actor{ID: "anna", Via: "mcp"}
 	got := must.Get(p.Decide(t.Context(), v.ID(), d, by))(t)
 	must.Equal(t, got.State(time.Now()), alerts.ProblemAcknowledged, "state")
-	within(t, "acknowledged", func() bool {
+	must.Wait(t, "acknowledged", func() bool {
 		acks := p.controls.decisions.Acks()
 		return len(acks) == 1 && acks[0].By == "anna" && acks[0].Group == v.Key && acks[0].Incident.Equal(v.Incident)
 	})
@@ -123,7 +123,7 @@ func TestNewNormal(t *testing.T) {
 		t.Errorf("%+v is %s", v.Accepted, v.State(time.Now()))
 	}
 	key := engine.AcceptStoreKey("slow{}")
-	within(t, "told", func() bool { return p.controls.decisions.Accepts()[key].Measure == "duration" })
+	must.Wait(t, "told", func() bool { return p.controls.decisions.Accepts()[key].Measure == "duration" })
 	if got := p.controls.decisions.Accepts()[key]; got.Stage != "planner" || !got.Since.Equal(v.Incident) {
 		t.Errorf("%+v", got)
 	}
@@ -160,7 +160,7 @@ func TestIgnoredUntilUsers(t *testing.T) {
 	d := must.Get(other.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore, Users: 3}, by))(t)
 	must.Equal(t, d.Ignored.Before, 25, "users before")
 	wait := func(p *problems) {
-		within(t, "ignored", func() bool { x, _ := p.find(v.Key); return x.Ignored != nil })
+		must.Wait(t, "ignored", func() bool { x, _ := p.find(v.Key); return x.Ignored != nil })
 	}
 	wait(p)
 	hit("worker", 9) // of another problem

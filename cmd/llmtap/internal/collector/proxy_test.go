@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,12 +24,10 @@ func TestProxy(t *testing.T) {
 	collectortest.CallProxy(t, c.cfg.Proxy.Listen)
 	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
 	var got map[string]uint64
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	must.Wait(t, "the calls are stored", func() bool {
 		got = collectortest.Groups(t, c.ClickHouse(), "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
-		if len(got) == len(want) {
-			break
-		}
-	}
+		return len(got) == len(want)
+	}, func() any { return got })
 	must.Agree(t, cmp.Diff(want, got))
 	must.Equal(t, collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"], 1, "findings")
 }

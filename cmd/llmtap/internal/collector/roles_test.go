@@ -89,16 +89,9 @@ func TestRoleFails(t *testing.T) {
 		cfg.Batcher.DrainTimeout = noStore
 	})
 	collectortest.Run(t, c)
-	await := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: no, status %v", what, c.status.of(config.RoleAlert))
-			}
-		}
-	}
-	await("the role works", func() bool { return c.status.of(partNATS) == nil && c.status.of(config.RoleAlert) == nil })
+	status := func() any { return c.status.of(config.RoleAlert) }
+	must.Wait(t, "the role works", func() bool { return c.status.of(partNATS) == nil && status() == nil }, status)
 	c.conn.Load().Close()
-	await("the role fails", func() bool { return c.status.of(config.RoleAlert) != nil })
+	must.Wait(t, "the role fails", func() bool { return status() != nil })
 	must.Is(t, c.status.of(config.RoleAlert), nats.ErrConnectionClosed, "status")
 }

@@ -162,14 +162,14 @@ func newLeakWorld(t *testing.T, change func(*config.Config)) *leakWorld {
 // prepare waits until all is stored, and makes of everything that people can make one for each team.
 func (w *leakWorld) prepare() {
 	var found []problemsapi.Problem
-	within(w.T, "problems and alerts", func() bool {
+	must.Wait(w.T, "problems and alerts", func() bool {
 		_, body := ask(w.T, "s3cret", http.MethodGet, w.api+problemsapi.Path, "")
 		found = nil
 		return json.Unmarshal([]byte(body), &found) == nil && !slices.ContainsFunc(w.teams[:], func(x *leakTeam) bool {
 			return !slices.ContainsFunc(found, func(p problemsapi.Problem) bool { return p.Service == x.mark("service") && p.Alert != "" })
 		})
 	})
-	within(w.T, "rows", func() bool {
+	must.Wait(w.T, "rows", func() bool {
 		counts, err := w.c.ClickHouse().Counts(w.Context())
 		return err == nil && counts["exchanges"] >= 32 && counts["tool_calls"] >= 2 && counts["alerts"] >= 4 && counts["findings"] >= 28 && counts["messages"] > 40
 	})

@@ -188,14 +188,12 @@ FROM exchanges_final WHERE service = {service:String} AND NOT failed AND status 
 	must.Agree(t, cmp.Diff(want, w.await(t, sql, service, uint64(healthy))), service, "rows")
 }
 
-// await returns the result of sql, once its first value is count or half a minute has passed.
+// await returns the result of sql once its first value is count.
 func (w *world) await(t *testing.T, sql, service string, count uint64) []any {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if got := w.query(t, sql, service); got[0] == count || time.Now().After(deadline) {
-			return got
-		}
-	}
+	var got []any
+	must.Wait(t, fmt.Sprint(service, ": ", count), func() bool { got = w.query(t, sql, service); return got[0] == count }, func() any { return got })
+	return got
 }
 
 func (w *world) query(t *testing.T, sql, service string) []any {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Do ends the test if err is not nil. What failed is optional.
@@ -74,6 +75,20 @@ func Is(t testing.TB, err, target error, what ...any) {
 	if !errors.Is(err, target) {
 		t.Helper()
 		t.Errorf("%sgot error %v, want %v", fmt.Sprintln(what...), err, target)
+	}
+}
+
+// Wait waits until ok returns true, which it calls every 5 ms, and ends the test after 5 minutes, with what should be and with the state at the end, if given.
+func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			failed := []any{"not within 5 minutes:", what}
+			for _, s := range state {
+				failed = append(failed, s())
+			}
+			t.Fatal(failed...)
+		}
 	}
 }
 

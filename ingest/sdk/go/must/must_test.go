@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -42,6 +43,20 @@ func TestErrors(t *testing.T) {
 	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
 		t.Errorf("Get ended the test with %v", r.fatal)
 	}
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, start, calls := &recorder{TB: t}, time.Now(), 0
+		must.Wait(r, "a minute", func() bool { return time.Since(start) > time.Minute })
+		if r.fatal != nil || time.Since(start) > 61*time.Second {
+			t.Errorf("waited for %v, and ended the test with %v", time.Since(start), r.fatal)
+		}
+		must.Wait(r, "never", func() bool { calls++; return r.fatal != nil }, func() any { return calls })
+		if waited := time.Since(start); waited < 6*time.Minute || waited > 7*time.Minute || fmt.Sprint(r.fatal) != "[not within 5 minutes: never 60002]" {
+			t.Errorf("waited for %v, and ended the test with %v", waited, r.fatal)
+		}
+	})
 }
 
 func TestAgree(t *testing.T) {
