@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 func encode(events []*event.Event) []byte {
@@ -295,8 +296,9 @@ func TestSlowStore(t *testing.T) {
 func TestNATSHangs(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	s := newStall(t, strings.TrimPrefix(r.server.URL(), "nats://"))
-	conn := r.connect("nats://" + s.addr)
+	link := testnet.NewLink(t, strings.TrimPrefix(r.server.URL(), "nats://"))
+	link.Open()
+	conn := r.connect("nats://" + link.Addr)
 	r.serve(conn)
 	payload := func(i int) []byte {
 		var b []byte
@@ -305,7 +307,7 @@ func TestNATSHangs(t *testing.T) {
 		}
 		return b
 	}
-	s.mu.Lock()
+	link.Pause()
 	var g sync.WaitGroup
 	for i := range 5 {
 		g.Go(func() {
@@ -317,7 +319,7 @@ func TestNATSHangs(t *testing.T) {
 		})
 	}
 	g.Wait()
-	s.mu.Unlock()
+	link.Resume()
 	must.Wait(t, "NATS works again, and payloads are stored", func() bool { return r.post("application/x-ndjson", payload(0)).status == 200 })
 	seen := map[string]int{}
 	for _, e := range r.stored() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // post sends body through h. The caller closes the response.
@@ -75,7 +76,7 @@ func TestFailedCalls(t *testing.T) {
 	}))
 	defer srv.Close()
 	defer close(release)
-	refused := "http://" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}).String()
+	refused := "http://" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: testnet.FreePort(t)}).String()
 	open := func() *Hook {
 		u, _ := url.Parse(refused)
 		return openHook(t, n.url, srv.URL, func(c *Config) { c.Hosts = append(c.Hosts, u.Host) })

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -291,7 +292,7 @@ func TestIncompleteReads(t *testing.T) {
 
 func TestOtherCallsUnchanged(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
-	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
+	h := openHook(t, agentURL(testnet.FreePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
 	var seen *http.Request
 	want := &http.Response{StatusCode: 200, Body: http.NoBody}
 	rt := h.Transport(roundTripFunc(func(r *http.Request) (*http.Response, error) { seen = r; return want, nil }))

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -30,7 +31,7 @@ import (
 func TestAudit(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	cfg := collectortest.Config(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.HTTP.Token = []string{config.RoleAlert, config.RoleUI}, "s3cret"
 	})
@@ -149,7 +150,7 @@ func TestAudit(t *testing.T) {
 // Nobody waits while ClickHouse does not answer: the log has all records, and those that are lost are counted.
 func TestAuditWithoutStore(t *testing.T) {
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	a := newAudit(slog.New(slog.NewTextHandler(&log, nil)), true, prometheus.NewRegistry())
 	c := open(t, func(cfg *config.Config) { cfg.ClickHouse.DSN = "http://127.0.0.1:1/llmtap" })
 	defer c.Close()

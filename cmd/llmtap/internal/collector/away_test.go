@@ -3,8 +3,6 @@ package collector
 import (
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,72 +13,14 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
 // firstSecond is the time within which a process serves. A loaded machine gets more time than a user would accept.
 const firstSecond = 10 * time.Second
-
-// A gate is a TCP proxy to a server, which is away while the gate is closed.
-type gate struct {
-	t      *testing.T
-	addr   string
-	target string
-	stop   func() // nil while the gate is closed
-}
-
-func newGate(t *testing.T, target string) *gate {
-	t.Helper()
-	g := &gate{t: t, target: target, addr: fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))}
-	t.Cleanup(g.close)
-	return g
-}
-
-func (g *gate) open() {
-	g.t.Helper()
-	l := must.Get(net.Listen("tcp", g.addr))(g.t)
-	done, conns := make(chan struct{}), make(chan net.Conn, 1000)
-	go func() {
-		defer close(done)
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", g.target)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			conns <- in
-			conns <- out
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				go func() {
-					_, _ = io.Copy(pair[0], pair[1])
-					pair[0].Close()
-				}()
-			}
-		}
-	}()
-	g.stop = func() {
-		l.Close()
-		<-done
-		close(conns)
-		for c := range conns {
-			c.Close()
-		}
-	}
-}
-
-func (g *gate) close() {
-	if g.stop != nil {
-		g.stop()
-		g.stop = nil
-	}
-}
 
 // While NATS or ClickHouse is away, at start or later, every set of roles serves: /healthz answers, /readyz says what is
 // missing and why, and the proxy forwards calls. The recorded exchanges are stored once the servers are back.
@@ -102,10 +42,10 @@ func TestAway(t *testing.T) {
 		t.Run(strings.ReplaceAll(roles+" "+away, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			w := newAwayTest(t, roles, dsn, database, provider.URL)
-			gates := map[string]*gate{"NATS": w.nats, "ClickHouse": w.clickhouse}
+			gates := map[string]*testnet.Link{"NATS": w.nats, "ClickHouse": w.clickhouse}
 			for name, g := range gates {
 				if !strings.Contains(away, name) {
-					g.open()
+					g.Open()
 				}
 			}
 			w.start(t)
@@ -113,7 +53,7 @@ func TestAway(t *testing.T) {
 			w.expectAway(t, away)
 			for name, g := range gates {
 				if strings.Contains(away, name) {
-					g.open()
+					g.Open()
 				}
 			}
 			w.expectReady(t)
@@ -121,14 +61,14 @@ func TestAway(t *testing.T) {
 			// Away later.
 			for name, g := range gates {
 				if strings.Contains(away, name) {
-					g.close()
+					g.Close()
 				}
 			}
 			w.expectAway(t, away)
 			w.call(t)
 			for name, g := range gates {
 				if strings.Contains(away, name) {
-					g.open()
+					g.Open()
 				}
 			}
 			w.expectReady(t)
@@ -153,31 +93,27 @@ func TestAway(t *testing.T) {
 type awayTest struct {
 	cfg              config.Config
 	c                *Collector
-	nats, clickhouse *gate
+	nats, clickhouse *testnet.Link
 	direct           config.Config // the servers without gates
 }
 
 func newAwayTest(t *testing.T, roles string, engine *url.URL, database, provider string) *awayTest {
 	t.Helper()
-	server := natsserver.Default()
-	server.AllowAll = true
-	server.Dir, server.Port, server.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	srv := must.Get(natsserver.Start(t.Context(), server))(t)
-	t.Cleanup(srv.Shutdown)
-	w := &awayTest{nats: newGate(t, strings.TrimPrefix(srv.URL(), "nats://")), clickhouse: newGate(t, engine.Host)}
+	natsURL := collectortest.StartNATS(t, "")
+	w := &awayTest{nats: testnet.NewLink(t, strings.TrimPrefix(natsURL, "nats://")), clickhouse: testnet.NewLink(t, engine.Host)}
 	dsn := *engine
 	dsn.Path = "/" + database
 	change := func(cfg *config.Config) {
 		cfg.Roles = strings.Fields(roles)
-		cfg.NATS.URL, cfg.ClickHouse.DSN = srv.URL(), dsn.String()
+		cfg.NATS.URL, cfg.ClickHouse.DSN = natsURL, dsn.String()
 		cfg.Proxy.Upstreams = map[string]string{"local": provider}
 		cfg.Alerts.EvaluationInterval = time.Second
 	}
 	w.direct = collectortest.Config(t, change)
-	dsn.Host = w.clickhouse.addr
+	dsn.Host = w.clickhouse.Addr
 	w.cfg = collectortest.Config(t, func(cfg *config.Config) {
 		change(cfg)
-		cfg.NATS.URL, cfg.ClickHouse.DSN = "nats://"+w.nats.addr, dsn.String()
+		cfg.NATS.URL, cfg.ClickHouse.DSN = "nats://"+w.nats.Addr, dsn.String()
 	})
 	return w
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -32,7 +33,7 @@ import (
 // killed and starts again.
 func TestHistoryOfClickHouse(t *testing.T) {
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	cfg := collectortest.Config(t, func(cfg *config.Config) { cfg.Roles = []string{config.RoleAnalyze} })
 	run := func(roles ...string) (c *Collector, stop func()) {
 		t.Helper()

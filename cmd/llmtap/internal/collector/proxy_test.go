@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // The calls of an agent that only changed its base URL are stored, with their findings.
@@ -39,7 +40,7 @@ func TestProxyAlone(t *testing.T) {
 	defer p.Close()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleProxy}
-		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", testnet.FreePort(t))
 		cfg.Proxy.Upstreams = map[string]string{"local": p.URL}
 	})
 	collectortest.Run(t, c)

@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
@@ -29,7 +29,7 @@ func TestRuleFiles(t *testing.T) {
 	}
 	write("1")
 	synctest.Test(t, func(t *testing.T) {
-		var log collectortest.Buffer
+		var log testnet.Buffer
 		hangups := make(chan os.Signal, 1)
 		w := newRuleFiles([]string{file}, hangups, func(access.Record) {}, slog.New(slog.NewTextHandler(&log, nil)))
 		var mu sync.Mutex // guards fails and loaded

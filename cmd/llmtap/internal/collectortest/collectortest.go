@@ -2,20 +2,15 @@
 package collectortest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -164,7 +160,7 @@ func WithProvider(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	p := httptest.NewServer(provider.New(provider.Config{}))
 	t.Cleanup(p.Close)
-	cfg.Proxy.Listen, cfg.Proxy.Capture = fmt.Sprintf("127.0.0.1:%d", FreePort(t)), event.CaptureFull
+	cfg.Proxy.Listen, cfg.Proxy.Capture = fmt.Sprintf("127.0.0.1:%d", testnet.FreePort(t)), event.CaptureFull
 	cfg.Proxy.Upstreams = map[string]string{"openai": strings.TrimSuffix(p.URL+provider.OpenAIPath, "/v1")}
 }
 
@@ -202,29 +198,6 @@ func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	return m
 }
 
-// Ports are taken in order, from a random one: two tests never get the same.
-var (
-	firstPort = rand.N(20_000)
-	ports     atomic.Int64
-)
-
-// FreePort returns a port of 127.0.0.1 on which nothing listens. Unlike the port of a closed listener, it is below the ports that
-// the system assigns, so that no connection or listener of another test takes it before the caller listens.
-func FreePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue // in use
-		}
-		must.Do(t, l.Close())
-		return port
-	}
-	t.Fatal("no port is free")
-	return 0
-}
-
 // ReplayStream calls fn with every message that is currently in a stream.
 func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func(natsjs.Msg, *natsjs.MsgMetadata) error) error {
 	stream, err := js.Stream(ctx, name)
@@ -260,22 +233,4 @@ func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func
 			return nil
 		}
 	}
-}
-
-// A Buffer is a bytes.Buffer that is safe for concurrent use.
-type Buffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *Buffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *Buffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // Two processes share sessions: one that was started at the first works at the second, and ends at both. Actions carry the name of the
@@ -23,7 +24,7 @@ import (
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	natsURL := collectortest.StartNATS(t, "")
-	port := collectortest.FreePort(t)
+	port := testnet.FreePort(t)
 	first := fmt.Sprintf("http://127.0.0.1:%d", port)
 	p := newProvider(t, first+web.CallbackPath)
 	p.set("anna", "on-call")

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -84,8 +85,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{provider: p.URL + provider.OpenAIPath}
 	cfg := collectortest.Config(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleAnalyze, config.RoleReceive}
-		cfg.Receive.Listen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
-		cfg.Receive.GRPCListen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.Receive.Listen = fmt.Sprintf("127.0.0.1:%d", testnet.FreePort(t))
+		cfg.Receive.GRPCListen = fmt.Sprintf("127.0.0.1:%d", testnet.FreePort(t))
 		cfg.Receive.OTLPCapture = event.CaptureFull
 		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
 	})
