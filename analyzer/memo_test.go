@@ -49,8 +49,7 @@ type recorded struct {
 func recordedConversations(t *testing.T, f func(n int, c *recorded)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {
-		var c recorded
-		must.Do(t, json.Unmarshal(line, &c))
+		c := must.JSON[recorded](t, line)
 		f(n, &c)
 	})
 }

@@ -295,8 +295,7 @@ func TestTokenFile(t *testing.T) {
 // contents of messages and no text of a provider.
 func TestAnnotations(t *testing.T) {
 	raw := must.Get(os.ReadFile("../rules/testdata/fired/MissingToolReplies.json"))(t)
-	var a alerts.Alert
-	must.Do(t, json.Unmarshal(raw, &a))
+	a := must.JSON[alerts.Alert](t, raw)
 	got := Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{URL: "http://collector-1:8088"})[0].Annotations
 	keys := []string{
 		"calls", "calls_since", "cause", "causes", "commands", "conversation", "description", "example", "exchange", "first_version", "fix",

@@ -134,8 +134,7 @@ func TestJSON(t *testing.T) {
 	const text = `{"id":"a1","matchers":[{"name":"service","value":"shop","isRegex":false,"isEqual":true},` +
 		`{"name":"stage","value":"p.*","isRegex":true,"isEqual":false}],"startsAt":"2026-11-23T09:00:00Z",` +
 		`"endsAt":"2026-11-23T10:00:00Z","updatedAt":"2026-11-23T09:00:00Z","createdBy":"anna","comment":"deploy"}`
-	var s Silence
-	must.Do(t, json.Unmarshal([]byte(text), &s))
+	s := must.JSON[Silence](t, []byte(text))
 	must.Equal(t, string(must.Get(json.Marshal(s))(t)), text, "JSON")
 	if s.Matches("X", map[string]string{"service": "shop", "stage": "planner"}) || !s.Matches("X", map[string]string{"service": "shop", "stage": "executor"}) {
 		t.Error("the matchers do not work after decoding")

@@ -339,8 +339,7 @@ func TestHostileContent(t *testing.T) {
 func checkEscaped(t *testing.T, m message) {
 	t.Helper()
 	raw := must.Get(json.Marshal(m.all()))(t)
-	var decoded any
-	must.Do(t, json.Unmarshal(raw, &decoded))
+	decoded := must.JSON[any](t, raw)
 	for _, text := range mrkdwnTexts(decoded) {
 		escaped(t, text)
 	}

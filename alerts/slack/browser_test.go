@@ -126,8 +126,7 @@ func blocksHTML(t *testing.T, m message) string {
 
 func writeBlocks(t *testing.T, b *strings.Builder, raw []byte) {
 	t.Helper()
-	var list []viewBlock
-	must.Do(t, json.Unmarshal(raw, &list))
+	list := must.JSON[[]viewBlock](t, raw)
 	for _, x := range list {
 		switch x.Type {
 		case "header":

@@ -1,7 +1,6 @@
 package cause
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -28,8 +27,7 @@ func corpus(t testing.TB) []record {
 	t.Helper()
 	var rs []record
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
-		var r record
-		must.Do(t, json.Unmarshal(line, &r), "decode record")
+		r := must.JSON[record](t, line)
 		rs = append(rs, r)
 	})
 	return rs

@@ -245,8 +245,7 @@ func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseC
 			}
 		}
 		if u := e.Delta.ToolUse; u != nil && !server {
-			var piece string
-			must.Do(t, json.Unmarshal(u.Input, &piece))
+			piece := must.JSON[string](t, u.Input)
 			calls[len(calls)-1].Arguments += piece
 		}
 	}

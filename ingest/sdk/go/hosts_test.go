@@ -2,7 +2,6 @@ package llmtap
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,8 +26,7 @@ type hostCases struct {
 
 func TestHosts(t *testing.T) {
 	data := must.Get(os.ReadFile("../testdata/hosts.json"))(t)
-	var all hostCases
-	must.Do(t, json.Unmarshal(data, &all))
+	all := must.JSON[hostCases](t, data)
 	if len(all.Cases) == 0 || len(all.Invalid) == 0 {
 		t.Fatal("no cases")
 	}

@@ -184,8 +184,7 @@ func (w *leakWorld) prepare() {
 			`{"matchers":[{"name":"service","value":%q,"isEqual":true},{"name":"environment","value":%q,"isEqual":true},{"name":"stage","value":"none","isEqual":true}],"startsAt":"2026-01-01T00:00:00Z","endsAt":%q,"createdBy":"x","comment":%q}`,
 			x.mark("service"), x.mark("environment"), until, x.mark("comment")))
 		must.Equal(w.T, status, http.StatusOK, "silence: %s", body)
-		var added struct{ SilenceID string }
-		must.Do(w.T, json.Unmarshal([]byte(body), &added))
+		added := must.JSON[struct{ SilenceID string }](w.T, []byte(body))
 		x.ids["silence"] = added.SilenceID
 		must.Do(w.T, savedViews{w.c.conn.Load}.Edit(w.Context(), func(all []web.SavedView) ([]web.SavedView, error) {
 			return append(all, web.SavedView{Name: x.mark("view"), URL: "/?service=" + x.mark("service") + "&environment=" + x.mark("environment"), By: "x", At: time.Now()}), nil

@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -68,8 +67,7 @@ func run(t *testing.T, w io.Writer) {
 	first, _, _ := strings.Cut(stderr.String(), "\n")
 	must.Contain(t, first, "open http://127.0.0.1:", "the first line")
 	t.Logf("took %v\n%s", time.Since(start).Round(time.Second), &stderr)
-	var r report
-	must.Do(t, json.Unmarshal(stdout.Bytes(), &r), "stdout is not a JSON object", &stdout)
+	r := must.JSON[report](t, stdout.Bytes())
 	if r.Lost != 0 || r.Exchanges == 0 || r.Exchanges != r.Published || r.ClickHouse["exchanges"] != r.Exchanges {
 		t.Errorf("exchanges: %d published, %d counted, %d rows, %d lost", r.Published, r.Exchanges, r.ClickHouse["exchanges"], r.Lost)
 	}

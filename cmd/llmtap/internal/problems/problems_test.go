@@ -151,8 +151,7 @@ ignored problems are not listed: llmtap problems list --all
 		t.Helper()
 		b.Reset()
 		must.Do(t, List(t.Context(), c, filter, all, &b, command.JSON, style))
-		var list []Problem
-		must.Do(t, json.Unmarshal([]byte(b.String()), &list))
+		list := must.JSON[[]Problem](t, []byte(b.String()))
 		var got []string
 		for _, p := range list {
 			got = append(got, p.Stage)

@@ -2,6 +2,7 @@
 package must
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,6 +27,15 @@ func Get[T any](v T, err error) func(testing.TB) T {
 		}
 		return v
 	}
+}
+
+// JSON returns the value of a JSON text, and ends the test if it has none of this type.
+func JSON[T any](t testing.TB, text []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatalf("%v in %.2000s", err, text)
+	}
+	return v
 }
 
 // Agree fails the test with diff, a result of cmp.Diff(want, got), unless it is empty; the test continues. The name of what differs is optional.

@@ -18,8 +18,9 @@ type recorder struct {
 	fatal, failed []any
 }
 
-func (r *recorder) Helper()           {}
-func (r *recorder) Fatal(args ...any) { r.fatal = args }
+func (r *recorder) Helper()                           {}
+func (r *recorder) Fatal(args ...any)                 { r.fatal = args }
+func (r *recorder) Fatalf(format string, args ...any) { r.fatal = []any{fmt.Sprintf(format, args...)} }
 func (r *recorder) Errorf(format string, args ...any) {
 	r.failed = append(r.failed, fmt.Sprintf(format, args...))
 }
@@ -42,6 +43,17 @@ func TestErrors(t *testing.T) {
 	}
 	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
 		t.Errorf("Get ended the test with %v", r.fatal)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	r := &recorder{TB: t}
+	if v := must.JSON[struct{ A []int }](r, []byte(`{"a":[1,2]}`)); len(v.A) != 2 || r.fatal != nil {
+		t.Errorf("got %v and %v", v, r.fatal)
+	}
+	must.JSON[int](r, []byte(`"x"`))
+	if len(r.fatal) != 1 || fmt.Sprint(r.fatal) != `[json: cannot unmarshal string into Go value of type int in "x"]` {
+		t.Errorf("JSON ended the test with %v", r.fatal)
 	}
 }
 

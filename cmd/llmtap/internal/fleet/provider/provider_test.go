@@ -155,8 +155,7 @@ func TestUnknownPath(t *testing.T) {
 func TestRecordedBodies(t *testing.T) {
 	recorded := make(map[string]string)
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
-		var e struct{ ID, Body string }
-		must.Do(t, json.Unmarshal(line, &e))
+		e := must.JSON[struct{ ID, Body string }](t, line)
 		recorded[e.ID] = e.Body
 	})
 	const user = `{"role":"user","content":"q"}`
