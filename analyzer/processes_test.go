@@ -313,15 +313,12 @@ func TestUncaptured(t *testing.T) {
 	out := run(t, analyzer.Default(), append(steps, step{at: analyzer.Position{Time: now.Add(time.Minute)}}))
 	f := func(want map[string]uint64) {
 		t.Helper()
-		got := map[string]uint64{}
-		for _, y := range out.Tallies {
-			for _, c := range y.Counts {
-				if c.Metric == analyzer.MetricUncaptured {
-					got[c.Labels["service"]+" "+c.Labels["transport"]] += c.N
-				}
+		must.Agree(t, cmp.Diff(want, countsBy(out, func(c *analyzer.Count) string {
+			if c.Metric != analyzer.MetricUncaptured {
+				return ""
 			}
-		}
-		must.Agree(t, cmp.Diff(want, got))
+			return c.Labels["service"] + " " + c.Labels["transport"]
+		})))
 	}
 	f(map[string]uint64{"dspy grpc": 80, "dspy websocket": 21, "dspy other": 5, "dspy http3": 4, "boto other": 3})
 	if len(out.Exchanges)+len(out.Runs)+len(out.ToolCalls) > 0 {

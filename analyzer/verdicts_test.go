@@ -53,14 +53,7 @@ func tightened(out *analyzer.Output) (rows []string, counted uint64) {
 			rows = append(rows, fmt.Sprintf("%s %s: %s\n%s", f.Confidence, f.Detail, f.Summary, f.Evidence))
 		}
 	}
-	for _, t := range out.Tallies {
-		for _, c := range t.Counts {
-			if c.Metric == analyzer.MetricFindings && c.Labels["rule"] == signals.ProviderTightened {
-				counted += c.N
-			}
-		}
-	}
-	return rows, counted
+	return rows, signalCount(out, signals.ProviderTightened)
 }
 
 func (y *years) check(t *testing.T, want ...string) *analyzer.Output {

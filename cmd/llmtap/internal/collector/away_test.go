@@ -16,7 +16,6 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/slowtest"
-	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
 // firstSecond is the time within which a process serves. A loaded machine gets more time than a user would accept.
@@ -27,11 +26,7 @@ const firstSecond = 10 * time.Second
 func TestAway(t *testing.T) {
 	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
-	engineCfg := chdb.Default()
-	engineCfg.Dir = t.TempDir()
-	engine := must.Get(chdb.Start(t.Context(), engineCfg))(t)
-	t.Cleanup(func() { _ = engine.Close(t.Context()) })
-	dsn := must.Get(url.Parse(engine.DSN()))(t)
+	dsn := must.Get(url.Parse(collectortest.StartClickHouse(t).DSN()))(t)
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"1"}`) }))
 	t.Cleanup(provider.Close)
 	databases := 0

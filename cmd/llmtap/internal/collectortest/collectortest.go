@@ -77,6 +77,26 @@ func StartNATS(t testing.TB, token string) string {
 	return srv.URL()
 }
 
+// StartClickHouse runs an embedded ClickHouse until the test ends.
+func StartClickHouse(t testing.TB) *chdb.Server {
+	t.Helper()
+	cfg := chdb.Default()
+	cfg.Dir, cfg.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
+	srv := must.Get(chdb.Start(t.Context(), cfg))(t)
+	t.Cleanup(func() { _ = srv.Close(t.Context()) }) // its context has ended: it is killed
+	return srv
+}
+
+// OpenClickHouse runs an embedded ClickHouse with all tables until the test ends.
+func OpenClickHouse(t testing.TB) *clickhouse.Sink {
+	t.Helper()
+	cfg := clickhouse.Default()
+	cfg.DSN = StartClickHouse(t).DSN()
+	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
+	t.Cleanup(func() { _ = sink.Close() })
+	return sink
+}
+
 // ConnectNATS connects to a NATS server and creates the streams. The connection is closed when the test ends.
 func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream.Conn {
 	t.Helper()

@@ -265,10 +265,7 @@ func TestNATS(t *testing.T) {
 
 func TestClickHouse(t *testing.T) {
 	collectortest.NeedClickHouse(t)
-	cfg := chdb.Default()
-	cfg.Dir = filepath.Join(t.TempDir(), "clickhouse")
-	srv := must.Get(chdb.Start(t.Context(), cfg))(t)
-	defer srv.Close(t.Context())
+	srv := collectortest.StartClickHouse(t)
 	u := must.Get(url.Parse(srv.DSN()))(t)
 	env := external(collectortest.StartNATS(t, ""))
 	env["LLMTAP_CLICKHOUSE_DSN"] = srv.DSN()

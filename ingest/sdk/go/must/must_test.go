@@ -21,6 +21,7 @@ type recorder struct {
 func (r *recorder) Helper()                           {}
 func (r *recorder) Fatal(args ...any)                 { r.fatal = args }
 func (r *recorder) Fatalf(format string, args ...any) { r.fatal = []any{fmt.Sprintf(format, args...)} }
+
 func (r *recorder) Errorf(format string, args ...any) {
 	r.failed = append(r.failed, fmt.Sprintf(format, args...))
 }
