@@ -179,9 +179,7 @@ func TestPoisonRowOfEachTable(t *testing.T) {
 		must.Do(t, stop())
 		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "runs bad 11 true", "alerts bad 11 true"}
 		must.Agree(t, cmp.Diff(want, got), "dead letters")
-		if len(s.stored) != 10 {
-			t.Errorf("stored: %v", s.ids())
-		}
+		must.Equal(t, len(s.stored), 10, "stored rows")
 	})
 }
 

@@ -125,9 +125,7 @@ func TestRealAlertmanager(t *testing.T) {
 		t.Errorf("received %+v", m)
 	}
 	must.Equal(t, m.Alerts[0].GeneratorURL, "https://llmtap.example.com/incident/"+a.ID(), "link")
-	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
-		t.Errorf("fingerprint %s, ours is %s", m.Alerts[0].Fingerprint, want.Fingerprint())
-	}
+	must.Equal(t, m.Alerts[0].Fingerprint, alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0].Fingerprint(), "fingerprint and ours")
 
 	// Sent again, it is the same alert, valid for another 4 minutes.
 	send(a)

@@ -106,9 +106,7 @@ func TestSilencedFromStart(t *testing.T) {
 			t.Error("a receiver with silences of its own does not receive the alert")
 		}
 		b.idle(30 * time.Minute)
-		if len(b.sent.groups) != 0 {
-			t.Errorf("people were sent %q", kinds(b.sent))
-		}
+		must.Equal(t, len(b.sent.groups), 0, "notifications: %q", kinds(b.sent))
 		if am.last().Firing() {
 			t.Error("the end was not sent to a receiver with silences of its own")
 		}
@@ -136,9 +134,7 @@ func TestSilencedLater(t *testing.T) {
 			t.Error("the silence was not recorded at once")
 		}
 		breach(b, 300)
-		if len(b.sent.groups) != 0 {
-			t.Errorf("while silenced: %q", kinds(b.sent))
-		}
+		must.Equal(t, len(b.sent.groups), 0, "notifications while silenced: %q", kinds(b.sent))
 		b.idle(30 * time.Minute)
 		expect(t, b.sent, "resolved muted")
 		expect(t, &hook.notifier, "resolved muted")

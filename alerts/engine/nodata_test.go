@@ -101,9 +101,7 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 			if last := n.alerts[len(n.alerts)-1]; last.Severity() != "critical" || last.Annotations["summary"] != "Planner 7 of 100" {
 				t.Errorf("%v: %v", last.Labels, last.Annotations)
 			}
-			if a.Annotations["broken"][:25] != "<error expanding template" {
-				t.Errorf("a failing template expands to %q", a.Annotations["broken"])
-			}
+			must.Equal(t, a.Annotations["broken"][:25], "<error expanding template", "a failing template")
 		}
 		b.mu.Unlock()
 		steps(0, 0, 0, 0)

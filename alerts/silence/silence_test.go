@@ -22,10 +22,7 @@ func TestParseMatcher(t *testing.T) {
 		if err != nil || m.String() != want {
 			t.Errorf("%s: %s, %v; want %s", in, m, err, want)
 		}
-		again, err := ParseMatcher(m.String())
-		if err != nil || again.String() != want {
-			t.Errorf("%s: %s, %v", m, again, err)
-		}
+		must.Equal(t, must.Get(ParseMatcher(m.String()))(t).String(), want, "%s", m)
 	}
 	f(`service=checkout-agent`, `service="checkout-agent"`)
 	f(` service = "checkout agent" `, `service="checkout agent"`)

@@ -109,9 +109,7 @@ func run(t *testing.T, browser string, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), browser, args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
+	must.Do(t, err, &stderr)
 	return string(out)
 }
 

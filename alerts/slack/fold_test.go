@@ -173,9 +173,7 @@ func TestSummaryAndSingles(t *testing.T) {
 		t.Errorf("summary:\n%s", text)
 	}
 	mustDeliver(t, n, after(warnings[:1], 2*time.Minute, func(a *alerts.Alert) { critical(a); resolve(a) }))
-	if m := f.top(); !strings.Contains(m[8].Text, "RESOLVED") {
-		t.Errorf("its message is %+v", m[8])
-	}
+	must.Contain(t, f.top()[8].Text, "RESOLVED", "the last message")
 
 	// All others become critical: one mention in the thread.
 	mustDeliver(t, n, after(warnings[1:], 2*time.Minute, critical))
@@ -355,9 +353,7 @@ func TestSummarySize(t *testing.T) {
 			t.Errorf("%d blocks of %d bytes: %v", len(blocks), len(m.Blocks), err)
 		}
 	}
-	if total != 5000 {
-		t.Errorf("%d groups in %d summaries, want 5000", total, len(f.top()))
-	}
+	must.Equal(t, total, 5000, "groups in summaries")
 }
 
 // sizes is a Store that only remembers the size of the largest value.

@@ -27,9 +27,7 @@ func sentences(t testing.TB, path string) []sentence {
 	var all []sentence
 	for s := bufio.NewScanner(file); s.Scan(); {
 		var one sentence
-		if err := json.Unmarshal(s.Bytes(), &one); err != nil {
-			t.Fatalf("decode %s: %v", s.Bytes(), err)
-		}
+		must.Do(t, json.Unmarshal(s.Bytes(), &one), "decode", s.Text())
 		all = append(all, one)
 	}
 	return all

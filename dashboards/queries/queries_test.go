@@ -224,9 +224,7 @@ func TestParseTime(t *testing.T) {
 	local := now.In(berlin)
 	g := func(text, want string) {
 		t.Helper()
-		if got, err := ParseTime(text, local); err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("ParseTime(%q) in Berlin: %v, %v; want %v", text, got, err, want)
-		}
+		must.Equal(t, must.Get(ParseTime(text, local))(t).Format(time.RFC3339), want, "ParseTime(%q) in Berlin", text)
 	}
 	g("2026-11-20", "2026-11-19T23:00:00Z")
 	g("2026-07-20 09:30", "2026-07-20T07:30:00Z")

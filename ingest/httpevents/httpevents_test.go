@@ -224,9 +224,7 @@ func TestBehind(t *testing.T) {
 	if a.status != 429 || a.retry != "1" || !strings.Contains(a.Error, "receive.max_in_flight") || len(r.stored()) > 0 {
 		t.Errorf("%+v", a)
 	}
-	if r.budget.Used() != taken {
-		t.Errorf("%d bytes in use", r.budget.Used()-taken)
-	}
+	must.Equal(t, r.budget.Used(), taken, "bytes in use")
 	r.budget.Release(taken)
 	if a := r.post("application/json", payload); a.status != 200 || len(r.stored()) != 1 {
 		t.Errorf("%+v", a)

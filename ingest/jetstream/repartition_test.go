@@ -51,9 +51,7 @@ func TestPartitionCount(t *testing.T) {
 		r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
 		must.Is(t, err, want, "partition", p, "of", n)
 		if err == nil {
-			if err := r.Close(ctx); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, r.Close(ctx))
 		}
 	}
 	f(0, 1, nil)
@@ -140,9 +138,7 @@ func TestLastTally(t *testing.T) {
 		t.Helper()
 		r := openPartition(t, ctx, c, 0, 1)
 		must.Equal(t, r.LastTally(), want, "last tally")
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.Close(ctx))
 	}
 	f(0)
 	for _, second := range []int64{100, 105} {

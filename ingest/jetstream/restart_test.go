@@ -48,9 +48,7 @@ func testRestarts(t *testing.T, alone bool) {
 	next, last := 0, uint64(0)
 	for next < count {
 		msgs, err := r.Next(ctx, 100, time.Second)
-		if err != nil {
-			t.Fatalf("after %d events, %d acknowledged: %v", next, p.Acked(), err)
-		}
+		must.Do(t, err, "after", next, "events")
 		for _, m := range msgs {
 			if m.Err != nil || m.Seq < last || alone && m.Seq != uint64(next+1) || m.Event.Exchange != testEvent(next, 0).Exchange {
 				t.Fatalf("event %d: %+v %+v", next, m, m.Event)

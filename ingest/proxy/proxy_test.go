@@ -144,9 +144,7 @@ func TestBytes(t *testing.T) {
 			published.Write(e.Body)
 		}
 	}
-	if !bytes.Equal(published.Bytes(), big) {
-		t.Errorf("%d of %d bytes were published", published.Len(), len(big))
-	}
+	must.Equal(t, string(published.Bytes()), string(big), "published bytes")
 	if u := evs[len(evs)-1-1].URL; strings.Contains(u, "key") {
 		t.Errorf("published %s with its query", u)
 	}

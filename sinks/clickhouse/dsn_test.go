@@ -19,7 +19,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ import (
 	"time"
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
@@ -39,10 +39,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	f := func(dsn string, want ...string) {
 		t.Helper()
-		got, err := clickhouse.Addresses(dsn)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v, want %q", dsn, got, err, want)
-		}
+		must.Agree(t, cmp.Diff(want, must.Get(clickhouse.Addresses(dsn))(t)), dsn)
 	}
 	f("clickhouse://h/db", "h:9000")
 	f("clickhouse://h/db?secure=true", "h:9440")

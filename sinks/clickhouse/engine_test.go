@@ -191,9 +191,7 @@ func openDSN(t testing.TB, dsn string) *clickhouse.Sink {
 	s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	must.Do(t, err, "Open")
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		must.Do(t, s.Close(), "Close")
 	})
 	return s
 }

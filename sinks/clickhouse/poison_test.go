@@ -48,9 +48,7 @@ func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, dead *deadLetterL
 	go func() { done <- b.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-done)
 	})
 	return b, dead, func(rows *sinks.Batch) <-chan struct{} {
 		stored := make(chan struct{})

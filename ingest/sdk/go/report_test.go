@@ -121,9 +121,7 @@ func TestReportGrace(t *testing.T) {
 	r.failed(errors.New("refused"), false, now)
 	r.failed(errors.New("refused"), false, now.Add(startGrace))
 	r.failed(errors.New("refused"), true, now.Add(startGrace+time.Second))
-	if strings.Count(log.String(), "\n") != 1 {
-		t.Error(log.String())
-	}
+	must.Equal(t, strings.Count(log.String(), "\n"), 1, "lines")
 }
 
 func TestFlushErrorCountsExchanges(t *testing.T) {

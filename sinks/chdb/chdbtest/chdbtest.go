@@ -119,9 +119,7 @@ func Start(t *testing.T, cfg Config) (addr string) {
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("stop ClickHouse: %v", err)
-		}
+		must.Do(t, cmd.Wait(), "stop ClickHouse")
 	})
 	addr, err = bufio.NewReader(out).ReadString('\n')
 	must.Do(t, err, "start ClickHouse")

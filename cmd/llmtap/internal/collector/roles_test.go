@@ -71,9 +71,7 @@ func TestRoles(t *testing.T) {
 			}
 		}
 		must.Agree(t, cmp.Diff(want, got), role, "metrics")
-		if connected := connections.Load() > 0; connected != slices.Contains(want, "sinks") {
-			t.Errorf("%s: %d connections to ClickHouse", role, connections.Load())
-		}
+		must.Equal(t, connections.Load() > 0, slices.Contains(want, "sinks"), "%s: connections to ClickHouse", role)
 	}
 	f(config.RoleProxy, "ingest_proxy")
 	f(config.RoleReceive, "ingest_http")

@@ -148,9 +148,7 @@ func Run(t *testing.T, c Collector) {
 	go func() { stopped <- c.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-stopped)
 	})
 }
 

@@ -367,9 +367,7 @@ func TestHandler(t *testing.T) {
 	for query, withheld := range map[string]bool{"": true, "?content=false": true, "?content=true": false} {
 		c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: srv.URL + query}, nil)
 		must.Do(t, err)
-		if strings.Contains(c.InitializeResult().Instructions, "withheld") != withheld {
-			t.Errorf("%q: %s", query, c.InitializeResult().Instructions)
-		}
+		must.Equal(t, strings.Contains(c.InitializeResult().Instructions, "withheld"), withheld, "%q: instructions with withheld", query)
 		text, _ := ask(t, c, "rules", `{"id":"rate_limit"}`)
 		must.Contain(t, text, "rate_limit (cause)")
 		if text, res := ask(t, c, "sql", `{"sql":"SELECT body FROM messages"}`); !res.IsError || strings.Contains(text, "withheld") != withheld {
