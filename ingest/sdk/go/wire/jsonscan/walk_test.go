@@ -1,6 +1,7 @@
 package jsonscan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -27,4 +28,21 @@ func TestMembers(t *testing.T) {
 	f(`{"a":1,"b"}`, `a=1;`)
 	f(`{"a":1 "b":2}`, `a=1;`)
 	f(`{"a":1,`, `a=1;`)
+}
+
+func TestElements(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		var b strings.Builder
+		for i, v := range Elements([]byte(text)) {
+			fmt.Fprintf(&b, "%d %s;", i, v)
+		}
+		must.Equal(t, b.String(), want, "%s", text)
+	}
+	f(` [ "a,]" ,{"b":[1,2]},[] , -1.5]`, `3 "a,]";10 {"b":[1,2]};22 [];27 -1.5;`)
+	f(`[]`, ``)
+	f(`{"a":1}`, ``)
+	f(`[1,"open`, `1 1;3 "open;`)
+	f(`[1,,2]`, `1 1;`)
+	f(`[1 2]`, `1 1;`)
 }
