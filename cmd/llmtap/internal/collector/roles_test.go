@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -45,7 +44,7 @@ func TestRoles(t *testing.T) {
 		})
 		collectortest.Run(t, c)
 		folders := map[string]bool{}
-		for deadline := time.Now().Add(5 * time.Minute); len(folders) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		must.Wait(t, role+" has its metrics", func() bool {
 			families := described(c.reg)
 			c.roleRegs.mu.Lock()
 			for _, reg := range c.roleRegs.regs {
@@ -60,10 +59,9 @@ func TestRoles(t *testing.T) {
 			if c.analyze != nil {
 				folders["analyzer"] = true // its metrics are registered per partition
 			}
-		}
-		for begun := time.Now(); slices.Contains(want, "sinks") && connections.Load() == 0 && time.Since(begun) < time.Minute; {
-			time.Sleep(20 * time.Millisecond)
-		}
+			return len(folders) >= len(want)
+		}, func() any { return folders })
+		must.Wait(t, role+" connects to ClickHouse", func() bool { return !slices.Contains(want, "sinks") || connections.Load() > 0 })
 		var got []string
 		for _, name := range []string{"ingest_proxy", "ingest_http", "analyzer", "sinks", "alerts"} {
 			if folders[name] {

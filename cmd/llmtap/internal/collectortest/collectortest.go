@@ -161,15 +161,10 @@ func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
 	if err != nil || report.Exchanges == 0 {
 		t.Fatalf("run the agents: %+v, %v", report, err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	must.Wait(t, fmt.Sprint(report.Published, " exchanges are stored"), func() bool {
 		counts, err := sink.Counts(t.Context())
-		if err == nil && counts["exchanges"] >= report.Published {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("stored: %v, %v; published: %d", counts, err, report.Published)
-		}
-	}
+		return err == nil && counts["exchanges"] >= report.Published
+	})
 }
 
 // WithProvider configures the proxy of cfg to listen on a free port, record full bodies and forward calls to a strict
