@@ -144,7 +144,7 @@ func TestBytes(t *testing.T) {
 			published.Write(e.Body)
 		}
 	}
-	must.Equal(t, string(published.Bytes()), string(big), "published bytes")
+	must.Equal(t, published.String(), string(big), "published bytes")
 	if u := evs[len(evs)-1-1].URL; strings.Contains(u, "key") {
 		t.Errorf("published %s with its query", u)
 	}
