@@ -69,26 +69,25 @@ func (l *Link) Open() {
 			}
 			out, err := new(net.Dialer).DialContext(l.t.Context(), "tcp", l.target)
 			if err != nil {
-				in.Close()
+				_ = in.Close()
 				continue
 			}
 			conns <- in
 			conns <- out
 			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
 				copies.Go(func() {
-					defer in.Close()
-					defer out.Close()
 					_, _ = io.Copy(writer{l, pair[0]}, pair[1])
+					_, _ = in.Close(), out.Close()
 				})
 			}
 		}
 	}()
 	l.stop = func() {
-		ln.Close()
+		_ = ln.Close()
 		<-accepted
 		close(conns)
 		for c := range conns {
-			c.Close()
+			_ = c.Close()
 		}
 		copies.Wait()
 	}
