@@ -323,22 +323,19 @@ func TestBatcherConcurrentAdds(t *testing.T) {
 	var written int
 	r := &recorder{start: time.Now(), write: func(_ context.Context, b *Batch) error { written += b.Rows(); return nil }}
 	b := NewBatcher(r, small(7), slog.New(slog.DiscardHandler), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	stop := must.Run(t, b.Run)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 500 {
-				if err := b.Add(ctx, rows("x", "y"), nil); err != nil {
+				if err := b.Add(t.Context(), rows("x", "y"), nil); err != nil {
 					t.Errorf("Add: %v", err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	cancel()
-	must.Do(t, <-done)
+	stop()
 	must.Equal(t, written, 8000, "rows written")
 }
 

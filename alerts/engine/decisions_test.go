@@ -269,7 +269,7 @@ func TestTakeOverOfMutedGroup(t *testing.T) {
 			cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 			b := &bench{t: t, sec: time.Now().Unix(), sent: &notifier{}, rec: &recorded{}, store: store}
 			b.Engine = newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{b.sent}, Recorder: b.rec, Store: store, Decisions: d, Standby: true})
-			return b, func() { b.stop = alertstest.Run(t, b.Run) }
+			return b, func() { b.stop = must.Run(t, b.Run) }
 		}
 		a, leadA := open()
 		b, leadB := open()

@@ -187,7 +187,7 @@ func TestRestartWhilePending(t *testing.T) {
 			cfg := Default()
 			sent := &notifier{}
 			e := newEngine(t, cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{sent}})
-			stop := alertstest.Run(t, e.Run)
+			stop := must.Run(t, e.Run)
 			for range d / (5 * time.Second) {
 				must.Do(t, e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}))
 				time.Sleep(5 * time.Second)

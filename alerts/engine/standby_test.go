@@ -141,7 +141,7 @@ func newStandby(t *testing.T, store alerts.Store, leads func() bool) *standby {
 
 // lead makes s the leader until the returned function is called.
 func (s *standby) lead(t *testing.T) (stop func()) {
-	return alertstest.Run(t, s.Run)
+	return must.Run(t, s.Run)
 }
 
 // A process that was suspended in Run while another one took over sends nothing.

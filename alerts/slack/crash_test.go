@@ -156,7 +156,7 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	var e *engine.Engine
 	start := func() (stop func()) {
 		e = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{notifierOf(t, p, cfg, p, nil)}, Store: p, Decisions: decisions})
-		return alertstest.Run(t, e.Run)
+		return must.Run(t, e.Run)
 	}
 	begin := time.Now().Unix() / 5 * 5
 	decide := func(key string, v any) {

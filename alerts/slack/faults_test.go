@@ -168,7 +168,7 @@ func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) *fleet {
 		receiver = unfolded{n}
 	}
 	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
-	alertstest.Run(t, e.Run)
+	must.Run(t, e.Run)
 	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}
 }
 

@@ -441,7 +441,7 @@ func TestStormOverHTTP(t *testing.T) {
 	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{named{n}}, Store: &alertstest.Store{}})
-	stop := alertstest.Run(t, e.Run)
+	stop := must.Run(t, e.Run)
 	tally := &analyzer.Tally{Second: time.Now().Unix()/5*5 - 1}
 	for i := range stages {
 		tally.Counts = append(tally.Counts, countsOf(stageOf(i), 50, 30)...)

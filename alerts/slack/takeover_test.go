@@ -50,7 +50,7 @@ func (p *peer) lead(t *testing.T) (stop func()) {
 	p.mu.Lock()
 	p.turn++
 	p.mu.Unlock()
-	return alertstest.Run(t, p.Run)
+	return must.Run(t, p.Run)
 }
 
 // Turn implements alerts.SharedStore.

@@ -192,7 +192,7 @@ func run(t *testing.T, r *receiver, store alerts.Store) (e *engine.Engine, stop 
 	cfg.EvaluationInterval = 5 * time.Second
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	e = enginetest.New(t, cfg, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
-	return e, alertstest.Run(t, e.Run)
+	return e, must.Run(t, e.Run)
 }
 
 // An unreachable receiver is retried with backoff of up to a minute, without limit.

@@ -43,13 +43,7 @@ func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, dead *deadLetterL
 	cfg.FlushInterval, cfg.MaxBackoff = 10*time.Millisecond, 200*time.Millisecond
 	b, dead = sinks.NewBatcher(s, cfg, slog.New(slog.DiscardHandler), nil), &deadLetterLog{}
 	b.DeadLetter = dead.add
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		must.Do(t, <-done)
-	})
+	must.Run(t, b.Run)
 	return b, dead, func(rows *sinks.Batch) <-chan struct{} {
 		stored := make(chan struct{})
 		must.Do(t, b.Add(t.Context(), rows, func(context.Context) error { close(stored); return nil }))

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -146,16 +145,8 @@ func TestButtons(t *testing.T) {
 			cfg.Batcher.DrainTimeout = noStore
 			cfg.Slack.Token, cfg.Slack.AppToken, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-1", "xapp-1", "#oncall", srv.URL+"/api/"
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- c.Run(ctx) }()
-		stop = sync.OnceFunc(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			c.Close()
-		})
+		end := must.Run(t, c.Run)
+		stop = sync.OnceFunc(func() { end(); c.Close() })
 		t.Cleanup(stop)
 		must.Wait(t, "a Socket Mode connection", func() bool { return s.connections() != before })
 		return stop

@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"context"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -39,11 +38,9 @@ func TestHistoryOfClickHouse(t *testing.T) {
 		t.Helper()
 		cfg.Roles = roles
 		c = must.Get(Open(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Progress: func(s string) { t.Log(s) }}))(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- c.Run(ctx) }()
-		must.Do(t, c.WaitReady(ctx))
-		return c, func() { cancel(); must.Do(t, <-stopped); c.Close() }
+		end := must.Run(t, c.Run)
+		must.Do(t, c.WaitReady(t.Context()))
+		return c, func() { end(); c.Close() }
 	}
 	c, stop := run(config.RoleAnalyze)
 	from := time.Now().Add(-time.Hour).UTC().Truncate(time.Hour)

@@ -45,7 +45,7 @@ func (x *incidentTest) open() (e *engine.Engine, stop func()) {
 		list = append(list, withName(dropWatchdog(r.Notifier), r.Kind))
 	}
 	e = enginetest.New(x.T, c, engine.Options{Notifiers: list, Store: &x.store, Decisions: x.decisions})
-	return e, alertstest.Run(x.T, e.Run)
+	return e, must.Run(x.T, e.Run)
 }
 
 // add adds the seconds [from, to) of an incident: of 16 calls a second, 2 fail in the first minute, all in the next two, and then none.

@@ -69,10 +69,8 @@ func TestHealth(t *testing.T) {
 			cfg.EvaluationInterval = 5 * time.Second
 			got := new(notified)
 			e := must.Get(engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true}))(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 2)
-			go func() { done <- e.Run(ctx) }()
-			go func() { done <- h.run(ctx, e, cfg.EvaluationInterval) }()
+			stopEngine := must.Run(t, e.Run)
+			stopMonitor := must.Run(t, func(ctx context.Context) error { return h.run(ctx, e, cfg.EvaluationInterval) })
 			pass := func(d time.Duration) {
 				for range d / time.Second {
 					time.Sleep(time.Second)
@@ -109,8 +107,9 @@ func TestHealth(t *testing.T) {
 			slices.Sort(all)
 			slices.Sort(*got)
 			must.Agree(t, cmp.Diff(all, []string(*got), cmpopts.EquateEmpty()), name)
-			cancel()
-			must.Do(t, errors.Join(<-done, <-done, e.Close()))
+			stopEngine()
+			stopMonitor()
+			must.Do(t, e.Close())
 		})
 	}
 	fine := func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, nil }
@@ -157,10 +156,8 @@ func TestHealthAfterOutage(t *testing.T) {
 				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,
 			})
 			must.Do(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 2)
-			go func() { done <- e.Run(ctx) }()
-			go func() { done <- h.run(ctx, e, cfg.EvaluationInterval) }()
+			stopEngine := must.Run(t, e.Run)
+			stopMonitor := must.Run(t, func(ctx context.Context) error { return h.run(ctx, e, cfg.EvaluationInterval) })
 			for began := time.Now(); time.Since(began) < d; time.Sleep(time.Second) {
 				newest := time.Now().Add(skew).Add(-time.Second)
 				if time.Since(began) < catchUp {
@@ -168,8 +165,9 @@ func TestHealthAfterOutage(t *testing.T) {
 				}
 				h.observeTally(&analyzer.Tally{Second: newest.Unix()})
 			}
-			cancel()
-			must.Do(t, errors.Join(<-done, <-done, e.Close()))
+			stopEngine()
+			stopMonitor()
+			must.Do(t, e.Close())
 			return *got
 		}
 		if got := run(0, 0, 10*time.Minute); len(got) > 0 {

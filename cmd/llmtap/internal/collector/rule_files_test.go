@@ -43,9 +43,7 @@ func TestRuleFiles(t *testing.T) {
 			return fails
 		}
 		w.reload = append(w.reload, reload, reload)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.run(ctx) }()
+		stop := must.Run(t, w.run)
 		// f checks that the files are loaded as want after d, by both engines.
 		f := func(d time.Duration, want ...string) {
 			t.Helper()
@@ -76,8 +74,7 @@ func TestRuleFiles(t *testing.T) {
 		}
 		must.Do(t, os.Remove(file))
 		f(10*time.Second, "", "")
-		cancel()
-		must.Do(t, <-done)
+		stop()
 	})
 }
 

@@ -2,10 +2,12 @@
 package must
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -100,6 +102,22 @@ func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
 			t.Fatal(failed...)
 		}
 	}
+}
+
+// Run runs a blocking call, such as that of an engine, in the background. It is ended by stop, and by the end of the test.
+func Run(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // Err returns the error of a call that also returns a value.

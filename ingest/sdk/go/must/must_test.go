@@ -1,6 +1,7 @@
 package must_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,6 +45,16 @@ func TestErrors(t *testing.T) {
 	}
 	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
 		t.Errorf("Get ended the test with %v", r.fatal)
+	}
+}
+
+func TestRun(t *testing.T) {
+	r := &recorder{TB: t}
+	stop := must.Run(r, func(ctx context.Context) error { <-ctx.Done(); return errors.New("not closed") })
+	stop()
+	stop()
+	if r.fatal != nil || len(r.failed) != 1 || fmt.Sprint(r.failed) != "[not closed]" {
+		t.Errorf("Run failed the test with %q, and ended it with %v", r.failed, r.fatal)
 	}
 }
 
