@@ -161,7 +161,7 @@ func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
 	if err != nil || report.Exchanges == 0 {
 		t.Fatalf("run the agents: %+v, %v", report, err)
 	}
-	must.Wait(t, fmt.Sprint(report.Published, " exchanges are stored"), func() bool {
+	must.Wait(t, fmt.Sprint(report.Published, " calls are stored"), func() bool {
 		counts, err := sink.Counts(t.Context())
 		return err == nil && counts["exchanges"] >= report.Published
 	})

@@ -1,4 +1,4 @@
-// Package must has the checks that most tests repeat.
+// Package must has the checks, and the ways to run and to wait, that most tests repeat.
 package must
 
 import (
