@@ -23,9 +23,7 @@ func TestProblem(t *testing.T) {
 	var p Problem
 	state := func(at time.Time, want string) {
 		t.Helper()
-		if got := p.State(at); got != want {
-			t.Errorf("state %s at %s, want %s", got, at.Format(time.TimeOnly), want)
-		}
+		must.Equal(t, p.State(at), want, "state at %s", at.Format(time.TimeOnly))
 	}
 	p.Observe(group(now, Firing, "1.10.0"))
 	p.Observe(group(now, Firing, "1.10.0")) // the same incident

@@ -69,9 +69,8 @@ func TestCallsOfOtherTools(t *testing.T) {
 		s.advance(30 * time.Minute)
 		out := run(t, analyzer.Default(), s.steps)
 		must.Agree(t, cmp.Diff(want, final(out)), name)
-		if _, found, _ := latest(out); len(found) != findings {
-			t.Errorf("%s: %d findings, want %d: %v", name, len(found), findings, found)
-		}
+		_, found, _ := latest(out)
+		must.Equal(t, len(found), findings, "%s: findings: %v", name, found)
 	}
 	f("both answered", []msg{hosted, its, shell, patch, listed, patched}, 0, "call_1 shell answered", "call_2 apply_patch answered")
 	// The finding, and that the provider accepted it.

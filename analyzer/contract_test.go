@@ -116,9 +116,7 @@ func TestTruncatedBodies(t *testing.T) {
 	r.Capture = event.CaptureCut
 	e := run(t, analyzer.Default(), s.steps).Exchanges[0]
 	got := fmt.Sprint(e.Model, " ", e.Stream, " ", e.RequestBytes, " ", e.Findings, " ", e.Cause, " ", e.CauseKnown)
-	if want := "deepseek-chat true 20971520 0 orphan_tool_reply stated"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	must.Equal(t, got, "deepseek-chat true 20971520 0 orphan_tool_reply stated", "stored")
 }
 
 // An exchange that arrives again within the look-back changes nothing, however often and in whatever parts.

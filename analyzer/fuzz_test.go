@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // FuzzProcess feeds events made from random bytes: nothing panics, the stream time of tallies never goes back, every row
@@ -68,9 +69,7 @@ func FuzzProcess(f *testing.F) {
 		a.Advance(now.Add(48*time.Hour), true, out)
 		// Only an event releases the request of the last response.
 		a.Process(&event.Event{Kind: event.Run}, analyzer.Position{Seq: seq + 1, Time: now.Add(49 * time.Hour)}, true, out)
-		if from := a.ReplayFrom(); from != 0 {
-			t.Errorf("replay from %d after two idle days", from)
-		}
+		must.Equal(t, a.ReplayFrom(), 0, "replay from, after two idle days")
 		for i := 1; i < len(out.Tallies); i++ {
 			if out.Tallies[i].Second <= out.Tallies[i-1].Second {
 				t.Errorf("second %d after %d", out.Tallies[i].Second, out.Tallies[i-1].Second)

@@ -2,11 +2,11 @@ package analyzer_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -89,9 +89,7 @@ func TestForgetContents(t *testing.T) {
 		}
 		return k
 	}
-	if got := kinds(first[1]); !slices.Equal(got, []string{content.KindMessage, content.KindAnswer}) {
-		t.Errorf("the second conversation emits %v", got)
-	}
+	must.Agree(t, cmp.Diff([]string{content.KindMessage, content.KindAnswer}, kinds(first[1])), "the second conversation emits")
 	a.ForgetContents()
 	got := kinds(stored(t, a, "s", 2, twoMessages)[0])
 	must.Equal(t, len(got), 4, "a conversation emits %v after ForgetContents", got)

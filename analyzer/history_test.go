@@ -140,9 +140,7 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 	if e.Branch == "" && len(e.Lead) == 0 {
 		s.t.Fatalf("nothing stored of %s", body)
 	}
-	if got := compacted(s.t, s.s.request(e)); got != compacted(s.t, body) {
-		s.t.Errorf("exchange %s:\n got %s\nwant %s", e.ID, got, body)
-	}
+	must.Equal(s.t, compacted(s.t, s.s.request(e)), compacted(s.t, body), "exchange %s", e.ID)
 	must.Equal(s.t, s.s.contents[e.Answer], answer, "answer")
 	return e
 }
@@ -178,9 +176,7 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 	before := len(s.s.contents)
 	s.send("c", openaiURL, chat(sys, u1, a1, t1), ok) // sent again
 	s.send("c", openaiURL, chat(sys, u1), calls)      // shorter
-	if n := len(s.s.contents); n != before {
-		t.Errorf("%d contents were stored again", n-before)
-	}
+	must.Equal(t, len(s.s.contents), before, "contents stored")
 	fork := s.send("c", openaiURL, chat(sys, u1, a1, `{"role":"tool","tool_call_id":"call_8Kq2mVx0TnWz4RbY","content":"81"}`), ok)
 	if fork.Branch == e1.Branch {
 		t.Error("a rewrite is no new branch")
@@ -193,9 +189,8 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 		t.Errorf("%d contents were stored, want a message and an answer", len(s.s.contents)-before)
 	}
 	// Under another id it is another history, complete by itself.
-	if e := s.send("f", openaiURL, chat(sys, u1, a1, t1), ok); e.Branch != e.ID {
-		t.Errorf("the history of one conversation is on branch %s of another", e.Branch)
-	}
+	e := s.send("f", openaiURL, chat(sys, u1, a1, t1), ok)
+	must.Equal(t, e.Branch, e.ID, "branch of another conversation with the same history")
 	s.send("e", "https://api.openai.com/v1/responses", `{"model":"gpt-5","input":[{"role":"user","content":"q"}]}`, `{"id":"resp_1","output":[]}`)
 }
 

@@ -66,9 +66,7 @@ func TestImportedTwice(t *testing.T) {
 		if len(e1) != 9 || len(f1) < 4 || len(c1) != 3 {
 			t.Fatalf("%d exchanges, %d findings, %d calls: the recording shows too little", len(e1), len(f1), len(c1))
 		}
-		if diff := cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions); diff != "" {
-			t.Errorf("conversation %q, imported again after %v:\n%s", conversation, pause, diff)
-		}
+		must.Agree(t, cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions), "conversation", conversation, "imported again after", pause)
 		for _, tally := range twice.Tallies {
 			if len(tally.Counts) > 0 || len(tally.Examples) > 0 {
 				t.Errorf("counted: %+v", tally)
@@ -135,18 +133,7 @@ func TestImportLeavesLiveTrafficAlone(t *testing.T) {
 	maps.DeleteFunc(e2, func(_ string, e analyzer.Exchange) bool { return e.Origin == event.OriginImport })
 	maps.DeleteFunc(c2, func(_ string, c analyzer.ToolCall) bool { return e1[c.Exchange].ID == "" })
 	must.Agree(t, cmp.Diff([]any{e1, c1}, []any{e2, c2}, versions))
-	must.Agree(t, cmp.Diff(total(want), total(got)), "tallies")
-}
-
-// total sums the tallies by metric.
-func total(out *analyzer.Output) map[string]uint64 {
-	sums := map[string]uint64{}
-	for _, tally := range out.Tallies {
-		for _, c := range tally.Counts {
-			sums[c.Metric] += c.N
-		}
-	}
-	return sums
+	must.Agree(t, cmp.Diff(counts(want), counts(got)), "tallies")
 }
 
 // An import that is interrupted inside an exchange adds nothing about it: neither a missing answer, nor less than the import

@@ -405,9 +405,7 @@ func TestRememberRefuses(t *testing.T) {
 		for _, bad := range []string{"", "{", "null", "[]", strings.Replace(value, `"kind":"`, `"kind":"no `, 1), strings.Replace(value, "builder", "other", 1), value[:len(value)-1] + `,"verdict":{}}`, value[:len(value)-1] + `,"last":{"seq":1}}`} {
 			b := newAnalyzer(t, analyzer.Default())
 			must.Fail(t, b.Remember(key, []byte(bad), true), "", bad, "is accepted")
-			if n := analyzer.LedgerLen(b); n != 0 {
-				t.Errorf("%s leaves %d entries", bad, n)
-			}
+			must.Equal(t, analyzer.LedgerLen(b), 0, "entries that %s leaves", bad)
 		}
 	}
 }

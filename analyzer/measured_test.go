@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/dist"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func distOf(values ...uint64) (d dist.Dist) {
@@ -61,9 +62,7 @@ func TestMeasured(t *testing.T) {
 		Cost: distOf(31, 31, 28), Unpriced: 1, // microdollars; the price of the model new is unknown
 		History: distOf(2, 2, 1, 2, 1),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("measured (-want +got):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, got), "measured")
 }
 
 // Only answers that do not end as they should count as odd.

@@ -49,8 +49,7 @@ type recorded struct {
 func recordedConversations(t *testing.T, f func(n int, c *recorded)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {
-		var c recorded
-		must.Do(t, json.Unmarshal(line, &c))
+		c := must.JSON[recorded](t, line)
 		f(n, &c)
 	})
 }
@@ -173,9 +172,8 @@ func TestSmallRequestsHaveNoMemo(t *testing.T) {
 		for _, st := range s.steps {
 			do(a, st, true, new(analyzer.Output))
 		}
-		if n, _ := a.Memos(); n != want {
-			t.Errorf("%d memos with replies of %d bytes, want %d", n, size, want)
-		}
+		n, _ := a.Memos()
+		must.Equal(t, n, want, "memos with replies of %d bytes", size)
 	}
 }
 

@@ -36,14 +36,7 @@ func changedModels(out *analyzer.Output) (rows []string, counted uint64) {
 		}
 	}
 	slices.Sort(rows)
-	for _, t := range out.Tallies {
-		for _, c := range t.Counts {
-			if c.Metric == analyzer.MetricFindings && c.Labels["rule"] == signals.ModelChanged {
-				counted += c.N
-			}
-		}
-	}
-	return rows, counted
+	return rows, signalCount(out, signals.ModelChanged)
 }
 
 // A model that answers the requests of a stage instead of another is told once, and what is no change is not.

@@ -3,7 +3,6 @@ package analyzer_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,9 +187,7 @@ func TestSequenceIsNoEvidence(t *testing.T) {
 		s.steps = append(s.steps, step{p.ping(), analyzer.Position{Seq: s.seq + 1, Time: s.now}})
 		s.advance(time.Hour)
 		out := run(t, analyzer.Default(), s.steps)
-		if got := []uint64{sums(out, analyzer.MetricLost)["builder"], sums(out, analyzer.MetricDropped)["builder"]}; !slices.Equal(got, want) {
-			t.Errorf("%s: %v lost and dropped, want %v", name, got, want)
-		}
+		must.Agree(t, cmp.Diff(want, []uint64{sums(out, analyzer.MetricLost)["builder"], sums(out, analyzer.MetricDropped)["builder"]}), name, "lost and dropped")
 	}
 	f("nothing", func(*stream, *process) {}, 0, 0)
 	f("a loss", func(_ *stream, p *process) { p.seq += 3 }, 3, 0)
@@ -229,9 +226,7 @@ func TestVanishedProcesses(t *testing.T) {
 		for k := range s.steps {
 			out := restarted(t, s.steps, k)
 			got := []uint64{sums(out, analyzer.MetricHeartbeats)["builder"], sums(out, analyzer.MetricVanished)["builder"]}
-			if want := []uint64{beats, vanished}; !slices.Equal(got, want) {
-				t.Errorf("%s, stopped after %d: %v heartbeats and vanished, want %v", name, k, got, want)
-			}
+			must.Agree(t, cmp.Diff([]uint64{beats, vanished}, got), name, "stopped after", k, "heartbeats and vanished")
 		}
 	}
 	type (
@@ -318,15 +313,12 @@ func TestUncaptured(t *testing.T) {
 	out := run(t, analyzer.Default(), append(steps, step{at: analyzer.Position{Time: now.Add(time.Minute)}}))
 	f := func(want map[string]uint64) {
 		t.Helper()
-		got := map[string]uint64{}
-		for _, y := range out.Tallies {
-			for _, c := range y.Counts {
-				if c.Metric == analyzer.MetricUncaptured {
-					got[c.Labels["service"]+" "+c.Labels["transport"]] += c.N
-				}
+		must.Agree(t, cmp.Diff(want, countsBy(out, func(c *analyzer.Count) string {
+			if c.Metric != analyzer.MetricUncaptured {
+				return ""
 			}
-		}
-		must.Agree(t, cmp.Diff(want, got))
+			return c.Labels["service"] + " " + c.Labels["transport"]
+		})))
 	}
 	f(map[string]uint64{"dspy grpc": 80, "dspy websocket": 21, "dspy other": 5, "dspy http3": 4, "boto other": 3})
 	if len(out.Exchanges)+len(out.Runs)+len(out.ToolCalls) > 0 {

@@ -246,9 +246,7 @@ func testCaches(t *testing.T, scripts []cacheScript) {
 			c := newCached(d)
 			x.script(c)
 			want := strings.ReplaceAll(strings.Join(x.want, ", "), "#", fmt.Sprint(c.first()))
-			if got := strings.Join(c.verdicts(t), ", "); got != want {
-				t.Errorf("%s, %s: %q, want %q", x.name, d.name, got, want)
-			}
+			must.Equal(t, strings.Join(c.verdicts(t), ", "), want, "%s, %s", x.name, d.name)
 		}
 	}
 }
@@ -275,9 +273,7 @@ func TestCacheShapes(t *testing.T) {
 					ev.BodyBytes = len(ev.Body)
 				}
 			}
-			if got := strings.Join(c.verdicts(t), ", "); got != want {
-				t.Errorf("%s, %s: %q, want %q", x.name, d.name, got, want)
-			}
+			must.Equal(t, strings.Join(c.verdicts(t), ", "), want, "%s, %s", x.name, d.name)
 		}
 	}
 }

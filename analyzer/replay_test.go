@@ -294,9 +294,7 @@ func sameOutput(t *testing.T, want, got *analyzer.Output) bool {
 		return true // much faster than to find no difference
 	}
 	for _, diff := range []string{cmp.Diff(we, ge), cmp.Diff(wf, gf), cmp.Diff(wc, gc), cmp.Diff(wt, gt), cmp.Diff(wr, gr)} {
-		if diff != "" {
-			t.Errorf("(-one process +two)\n%.3000s", diff)
-		}
+		must.Agree(t, diff, "(-one process +two)")
 	}
 	return false
 }

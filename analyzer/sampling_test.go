@@ -115,9 +115,7 @@ func TestSampledConversationThatFails(t *testing.T) {
 	must.Equal(t, p.all(t, healthy), "--s --s --s", "readable")
 	last := p.exchanges[ids[9]]
 	for _, id := range ids[:7] {
-		if !strings.Contains(p.request(&last), fmt.Sprintf("answer %s of c", strings.TrimLeft(id[24:], "0"))) {
-			t.Errorf("the answer of call %s is not in the history", id)
-		}
+		must.Contain(t, p.request(&last), fmt.Sprintf("answer %s of c", strings.TrimLeft(id[24:], "0")), "the history with the answer of call", id)
 	}
 	must.Equal(t, counts(p.Output)[analyzer.MetricTextsDropped], 10, "calls without texts")
 	whole := play(t, sampling(t), s.steps)

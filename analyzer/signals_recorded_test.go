@@ -44,8 +44,7 @@ func (r *recordedExchange) play(s *stream) {
 func recordedExchanges(t testing.TB, f func(n int, r *recordedExchange)) {
 	t.Helper()
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
-		var r recordedExchange
-		must.Do(t, json.Unmarshal(line, &r))
+		r := must.JSON[recordedExchange](t, line)
 		f(n, &r)
 	})
 }

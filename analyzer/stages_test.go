@@ -20,9 +20,7 @@ func TestStageRate(t *testing.T) {
 		}
 		_, rate = m.see(2, &live, &promptcache.Prompt{Sent: 60}, 0)
 	}
-	if rate != 20 {
-		t.Errorf("%d calls a minute", rate)
-	}
+	must.Equal(t, rate, 20, "calls a minute")
 }
 
 // Stages with the same system prompt share its text, and a stage has one text, not one per generation.
@@ -51,9 +49,7 @@ func TestSystemTexts(t *testing.T) {
 		}
 	}
 	must.Equal(t, texts, 1, "texts of a stage that differs in each call")
-	if len(m.texts) != 3 {
-		t.Errorf("%d texts are indexed", len(m.texts))
-	}
+	must.Equal(t, len(m.texts), 3, "texts are indexed")
 }
 
 // What every call in flight has fits into the allocator's class of 1,280 bytes, with the 8 bytes that it adds; the next one is 1,408.

@@ -75,13 +75,25 @@ func TestTally(t *testing.T) {
 
 // counts sums N over all tallies by metric.
 func counts(out *analyzer.Output) map[string]uint64 {
+	return countsBy(out, func(c *analyzer.Count) string { return c.Metric })
+}
+
+// countsBy sums N over all tallies by what key returns, unless it is empty.
+func countsBy(out *analyzer.Output, key func(*analyzer.Count) string) map[string]uint64 {
 	m := map[string]uint64{}
 	for _, t := range out.Tallies {
 		for _, c := range t.Counts {
-			m[c.Metric] += c.N
+			if k := key(&c); k != "" {
+				m[k] += c.N
+			}
 		}
 	}
 	return m
+}
+
+// signalCount returns how often the tallies count the findings of a rule.
+func signalCount(out *analyzer.Output, rule string) uint64 {
+	return countsBy(out, func(c *analyzer.Count) string { return c.Metric + " " + c.Labels["rule"] })[analyzer.MetricFindings+" "+rule]
 }
 
 func TestTallyCountsApart(t *testing.T) {
@@ -137,12 +149,7 @@ func TestTallyLabelsAreLimited(t *testing.T) {
 	s.labels.ServiceVersion = "2.0"
 	s.ok(assistant("hello"), hello...)
 	s.advance(10 * time.Second)
-	got := map[string]uint64{}
-	for _, y := range run(t, cfg, s.steps).Tallies {
-		for _, c := range y.Counts {
-			got[c.Labels["service_version"]] += c.N
-		}
-	}
+	got := countsBy(run(t, cfg, s.steps), func(c *analyzer.Count) string { return c.Labels["service_version"] })
 	must.Agree(t, cmp.Diff(map[string]uint64{"1.0": 1, "1.1": 1, "other": 3, "2.0": 1}, got))
 }
 

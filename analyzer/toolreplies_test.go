@@ -18,17 +18,13 @@ import (
 
 // replyCounts returns the counts of replies, errors and repeated calls by tool and confidence.
 func replyCounts(out *analyzer.Output) map[string]uint64 {
-	counts := map[string]uint64{}
-	for _, y := range out.Tallies {
-		for _, c := range y.Counts {
-			switch c.Metric {
-			case analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated:
-				name := strings.TrimSuffix(strings.TrimPrefix(c.Metric, "llmtap_"), "_total") + " " + c.Labels["tool"] + " " + c.Labels["confidence"]
-				counts[strings.TrimSpace(name)] += c.N
-			}
+	return countsBy(out, func(c *analyzer.Count) string {
+		switch c.Metric {
+		case analyzer.MetricToolReplies, analyzer.MetricToolErrors, analyzer.MetricRepeated:
+			return strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(c.Metric, "llmtap_"), "_total") + " " + c.Labels["tool"] + " " + c.Labels["confidence"])
 		}
-	}
-	return counts
+		return ""
+	})
 }
 
 // A turn is a call of a tool and its reply.

@@ -53,14 +53,7 @@ func tightened(out *analyzer.Output) (rows []string, counted uint64) {
 			rows = append(rows, fmt.Sprintf("%s %s: %s\n%s", f.Confidence, f.Detail, f.Summary, f.Evidence))
 		}
 	}
-	for _, t := range out.Tallies {
-		for _, c := range t.Counts {
-			if c.Metric == analyzer.MetricFindings && c.Labels["rule"] == signals.ProviderTightened {
-				counted += c.N
-			}
-		}
-	}
-	return rows, counted
+	return rows, signalCount(out, signals.ProviderTightened)
 }
 
 func (y *years) check(t *testing.T, want ...string) *analyzer.Output {
@@ -112,9 +105,8 @@ func TestProviderTightenedForTwo(t *testing.T) {
 	}
 	out := y.check(t, `high orphan_tool_reply after_plain_assistant: api.deepseek.com rejects deepseek-chat with orphan_tool_reply after_plain_assistant, which it accepted 60 times until 2026-11-28 05:14:00 UTC
 accepted 60 times from 2026-11-21 08:00:02 UTC to 2026-11-28 05:14:00 UTC, by builder 1.4.0 (20 times, rejected since 2026-11-28 08:02:02 UTC), coder 1.4.0 (20 times, rejected since 2026-11-28 08:02:08 UTC), writer 1.4.0 (20 times); rejected since 2026-11-28 08:02:02 UTC, 4 times in 4 conversations, and not accepted since`)
-	if _, counted := tightened(out); counted != 1 {
-		t.Errorf("counted %d times", counted)
-	}
+	_, counted := tightened(out)
+	must.Equal(t, counted, 1, "times counted")
 }
 
 // Many rejections give few versions of one row.

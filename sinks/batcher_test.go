@@ -226,9 +226,7 @@ func TestBatcherRetries(t *testing.T) {
 		if attempts < 36 || attempts > 80 {
 			t.Errorf("%d attempts in 9 minutes", attempts)
 		}
-		if n := testutil.ToFloat64(b.metrics.retries); n != float64(attempts) {
-			t.Errorf("retries metric: %v, want %d", n, attempts)
-		}
+		must.Equal(t, testutil.ToFloat64(b.metrics.retries), float64(attempts), "retries metric")
 		time.Sleep(2 * time.Minute)
 		r.mu.Lock()
 		last := r.log[len(r.log)-1]
@@ -253,9 +251,7 @@ func TestBatcherFinalError(t *testing.T) {
 		}
 		err := stop()
 		want := "write batch of 1 row: no such column (2 rows not stored; they are read again at the next start)"
-		if err == nil || err.Error() != want {
-			t.Errorf("Run: %v\nwant: %s", err, want)
-		}
+		must.Equal(t, fmt.Sprint(err), want, "Run")
 		must.Equal(t, testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)), 2, "dropped{reason=rejected}")
 		r.want(t, "0s write a")
 	})
@@ -327,22 +323,19 @@ func TestBatcherConcurrentAdds(t *testing.T) {
 	var written int
 	r := &recorder{start: time.Now(), write: func(_ context.Context, b *Batch) error { written += b.Rows(); return nil }}
 	b := NewBatcher(r, small(7), slog.New(slog.DiscardHandler), nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
+	stop := must.Run(t, b.Run)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 500 {
-				if err := b.Add(ctx, rows("x", "y"), nil); err != nil {
+				if err := b.Add(t.Context(), rows("x", "y"), nil); err != nil {
 					t.Errorf("Add: %v", err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	cancel()
-	must.Do(t, <-done)
+	stop()
 	must.Equal(t, written, 8000, "rows written")
 }
 

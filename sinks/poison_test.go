@@ -179,9 +179,7 @@ func TestPoisonRowOfEachTable(t *testing.T) {
 		must.Do(t, stop())
 		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "runs bad 11 true", "alerts bad 11 true"}
 		must.Agree(t, cmp.Diff(want, got), "dead letters")
-		if len(s.stored) != 10 {
-			t.Errorf("stored: %v", s.ids())
-		}
+		must.Equal(t, len(s.stored), 10, "stored rows")
 	})
 }
 
@@ -205,9 +203,7 @@ func TestChangedTable(t *testing.T) {
 			t.Errorf("%d writes in 10 minutes", s.writes)
 		}
 		want := "write batch: failing since 2000-01-01T00:00:05Z: insert 5000 exchanges: constraint is violated (the table also refuses a row that it accepted before): " + hintNoRow
-		if err := b.Health(); err == nil || err.Error() != want {
-			t.Errorf("health: %v\nwant:   %s", err, want)
-		}
+		must.Equal(t, fmt.Sprint(b.Health()), want, "health")
 		s.set(func() { s.refuse = func(string) bool { return false } })
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -190,9 +190,7 @@ func TestEscalation(t *testing.T) {
 				}
 				got = append(got, state+" "+x.Labels["severity"])
 			}
-			if s := strings.Join(got, ", "); s != want {
-				t.Errorf("sent %s, want %s", s, want)
-			}
+			must.Equal(t, strings.Join(got, ", "), want, "sent")
 			time.Sleep(time.Minute)
 		}
 	})
@@ -224,9 +222,8 @@ func TestErrors(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0k3n") {
 				t.Errorf("%v, want %q", err, want)
 			}
-			if _, ok := errors.AsType[*alerts.RetryError](err); ok != later {
-				t.Errorf("retry %v: %v", ok, err)
-			}
+			_, ok := errors.AsType[*alerts.RetryError](err)
+			must.Equal(t, ok, later, "retry of %v", err)
 		}
 		a := incident(time.Now().UTC())
 		f.status = 400
@@ -298,8 +295,7 @@ func TestTokenFile(t *testing.T) {
 // contents of messages and no text of a provider.
 func TestAnnotations(t *testing.T) {
 	raw := must.Get(os.ReadFile("../rules/testdata/fired/MissingToolReplies.json"))(t)
-	var a alerts.Alert
-	must.Do(t, json.Unmarshal(raw, &a))
+	a := must.JSON[alerts.Alert](t, raw)
 	got := Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{URL: "http://collector-1:8088"})[0].Annotations
 	keys := []string{
 		"calls", "calls_since", "cause", "causes", "commands", "conversation", "description", "example", "exchange", "first_version", "fix",

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,18 +45,17 @@ func (h *hook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 // wait returns the first message with a status about an alert.
 func (h *hook) wait(status, alert string) webhook.Message {
 	h.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var got webhook.Message
+	must.Wait(h.t, "a notification that "+alert+" is "+status, func() bool {
 		h.mu.Lock()
-		for _, m := range h.seen {
-			if m.Status == status && m.CommonLabels["alertname"] == alert {
-				h.mu.Unlock()
-				return m
-			}
+		defer h.mu.Unlock()
+		i := slices.IndexFunc(h.seen, func(m webhook.Message) bool { return m.Status == status && m.CommonLabels["alertname"] == alert })
+		if i >= 0 {
+			got = h.seen[i]
 		}
-		h.mu.Unlock()
-	}
-	h.t.Fatalf("no notification that %s is %s", alert, status)
-	return webhook.Message{}
+		return i >= 0
+	})
+	return got
 }
 
 // serve starts a real Alertmanager on loopback, which notifies h, and returns its URL.
@@ -91,18 +91,14 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 			t.Logf("alertmanager log:\n%s", text)
 		}
 	})
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	must.Wait(t, "alertmanager is ready", func() bool {
 		resp, err := http.Get("http://" + addr + "/-/ready")
 		if err == nil {
 			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return "http://" + addr
-			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("alertmanager does not start: %v", err)
-		}
-	}
+		return err == nil && resp.StatusCode == http.StatusOK
+	})
+	return "http://" + addr
 }
 
 func TestRealAlertmanager(t *testing.T) {
@@ -129,9 +125,7 @@ func TestRealAlertmanager(t *testing.T) {
 		t.Errorf("received %+v", m)
 	}
 	must.Equal(t, m.Alerts[0].GeneratorURL, "https://llmtap.example.com/incident/"+a.ID(), "link")
-	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
-		t.Errorf("fingerprint %s, ours is %s", m.Alerts[0].Fingerprint, want.Fingerprint())
-	}
+	must.Equal(t, m.Alerts[0].Fingerprint, alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, alerts.Access{})[0].Fingerprint(), "fingerprint and ours")
 
 	// Sent again, it is the same alert, valid for another 4 minutes.
 	send(a)

@@ -24,27 +24,8 @@ func Golden(t *testing.T, file, got string) {
 	if *update {
 		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	must.Agree(t, cmp.Diff(string(want), got), file, "(-update writes it)")
-}
-
-// Run runs a blocking call, such as that of an engine, in the background. It is ended by stop, and by the end of the test.
-func Run(t *testing.T, run func(context.Context) error) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // Store is an in-memory alerts.Store.

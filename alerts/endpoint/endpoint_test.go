@@ -40,9 +40,7 @@ func TestCall(t *testing.T) {
 		status = code
 		err := call()
 		if want == "" {
-			if err != nil {
-				t.Errorf("%d: %v", code, err)
-			}
+			must.Do(t, err, code)
 			return
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {

@@ -127,7 +127,7 @@ func TestBudgetSurvives(t *testing.T) {
 		budget := Budget{Service: "shop", PerMonth: 15}
 		store := &alertstest.Store{}
 		e := newEngine(t, budgetConfig(budget), Options{Store: store, Standby: true})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		var stream []*analyzer.Tally
 		play := func(minutes int, engines ...*Engine) {
 			for range minutes {
@@ -158,13 +158,13 @@ func TestBudgetSurvives(t *testing.T) {
 		store.CopyTo(crashed)
 		stop()
 
-		alertstest.Run(t, standby.Run)
+		must.Run(t, standby.Run)
 		synctest.Wait()
 		for name, s := range map[string]*alertstest.Store{"after a stop": store, "after a crash": crashed} {
 			restarted := newEngine(t, budgetConfig(budget), Options{Store: s})
 			must.Equal(t, restarted.state.budgets.counted > 0, true, "%s, the spend was stored", name)
 			replay(restarted)
-			alertstest.Run(t, restarted.Run)
+			must.Run(t, restarted.Run)
 			synctest.Wait()
 			must.Equal(t, spent(restarted, "shop"), want, "%s", name)
 			if got := restarted.Active(); len(got) != 1 || got[0].ID() != fired[0].ID() {
@@ -210,7 +210,7 @@ func TestBudgetSeed(t *testing.T) {
 		}
 		budget := budgetConfig(Budget{Service: "shop", Environment: "prod", PerMonth: 1000})
 		e := newEngine(t, budget, o)
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		play(e, 1)
 		must.Equal(t, spent(e, "shop in prod"), "spent_dollars 0.01; unpriced_calls 1; since_seconds 947554230; ", "before the store answers")
 		play(e, 4)
@@ -218,7 +218,7 @@ func TestBudgetSeed(t *testing.T) {
 		must.Equal(t, spent(e, "shop in prod"), want, "a dollar an hour for 242 hours, and 5 cents")
 		stop()
 		again := newEngine(t, budget, o)
-		alertstest.Run(t, again.Run)
+		must.Run(t, again.Run)
 		must.Do(t, again.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix() + 30}))
 		synctest.Wait()
 		must.Equal(t, asked, 2, "questions to the store")
@@ -227,7 +227,7 @@ func TestBudgetSeed(t *testing.T) {
 		earliest, o.Store = began.Add(-30*time.Hour), &alertstest.Store{}
 		began = time.Now()
 		young := newEngine(t, budget, o)
-		alertstest.Run(t, young.Run)
+		must.Run(t, young.Run)
 		play(young, 4)
 		must.Equal(t, spent(young, "shop in prod"), "spent_dollars 31.04; forecast_dollars 533.39; unpriced_calls 66; since_seconds 947448000; ", "calls are stored since the day before")
 	})
@@ -258,8 +258,6 @@ func TestValidateBudgets(t *testing.T) {
 		"budgets[3].per_month: -1 is not a number of dollars above 0\n" +
 		"budgets[4].per_month: NaN is not a number of dollars above 0\n" +
 		"budgets[5]: is for the same calls as budgets[0]"
-	if err := cfg.Validate(); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	must.Equal(t, fmt.Sprint(cfg.Validate()), want, "error")
 	must.Equal(t, maps.Equal(Budget{Service: "*", Environment: "prod"}.labels(), map[string]string{"budget": "all services in prod", "environment": "prod"}), true, "labels")
 }

@@ -73,9 +73,7 @@ func kinds(n *notifier) (out []string) {
 // expect compares the notifications since the last call.
 func expect(t *testing.T, n *notifier, want ...string) {
 	t.Helper()
-	if got := drop(n); fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("sent %q, want %q", got, want)
-	}
+	must.Equal(t, fmt.Sprint(drop(n)), fmt.Sprint(want), "sent")
 }
 
 // drop removes and returns the notifications since the last call.
@@ -108,9 +106,7 @@ func TestSilencedFromStart(t *testing.T) {
 			t.Error("a receiver with silences of its own does not receive the alert")
 		}
 		b.idle(30 * time.Minute)
-		if len(b.sent.groups) != 0 {
-			t.Errorf("people were sent %q", kinds(b.sent))
-		}
+		must.Equal(t, len(b.sent.groups), 0, "notifications: %q", kinds(b.sent))
 		if am.last().Firing() {
 			t.Error("the end was not sent to a receiver with silences of its own")
 		}
@@ -138,9 +134,7 @@ func TestSilencedLater(t *testing.T) {
 			t.Error("the silence was not recorded at once")
 		}
 		breach(b, 300)
-		if len(b.sent.groups) != 0 {
-			t.Errorf("while silenced: %q", kinds(b.sent))
-		}
+		must.Equal(t, len(b.sent.groups), 0, "notifications while silenced: %q", kinds(b.sent))
 		b.idle(30 * time.Minute)
 		expect(t, b.sent, "resolved muted")
 		expect(t, &hook.notifier, "resolved muted")
@@ -275,7 +269,7 @@ func TestTakeOverOfMutedGroup(t *testing.T) {
 			cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 			b := &bench{t: t, sec: time.Now().Unix(), sent: &notifier{}, rec: &recorded{}, store: store}
 			b.Engine = newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{b.sent}, Recorder: b.rec, Store: store, Decisions: d, Standby: true})
-			return b, func() { b.stop = alertstest.Run(t, b.Run) }
+			return b, func() { b.stop = must.Run(t, b.Run) }
 		}
 		a, leadA := open()
 		b, leadB := open()

@@ -43,9 +43,7 @@ func TestFiresAndResolves(t *testing.T) {
 			t.Fatalf("%d notifications, want 1", n)
 		}
 		g := b.sent.groups[0]
-		if want := `problem{service="checkout-agent",environment="prod",stage="planner",problem="tool_calls_dropped_on_save"}`; g.Key != want {
-			t.Errorf("key %s, want %s", g.Key, want)
-		}
+		must.Equal(t, g.Key, `problem{service="checkout-agent",environment="prod",stage="planner",problem="tool_calls_dropped_on_save"}`, "key")
 		step := time.Unix((start.Unix()+3+4)/5*5, 0).UTC()
 		x := example("tool_calls_dropped_on_save", 0)
 		x.PublishedAt = trigger.UnixNano() + 5
@@ -85,9 +83,7 @@ func TestFiresAndResolves(t *testing.T) {
 		if last.Evidence.Failed != 43 || last.Peak != 43.0/98 {
 			t.Errorf("resolved with %d failed, peak %v; want those at the peak", last.Evidence.Failed, last.Peak)
 		}
-		if n := len(b.sent.groups); n != 3 {
-			t.Errorf("%d notifications, want firing, without calls since, and resolved", n)
-		}
+		must.Equal(t, len(b.sent.groups), 3, "notifications: firing, without calls since, and resolved")
 		if n := len(b.rec.rows); n != 2 || b.rec.rows[0].ID() != b.rec.rows[1].ID() || b.rec.rows[1].State != alerts.Resolved {
 			t.Errorf("recorded %v, want one alert firing and resolved", b.rec.rows)
 		}
@@ -144,9 +140,7 @@ func TestRiseIsSentImmediately(t *testing.T) {
 		}
 		b.second(calls("1", 100), failures("1", "z", "", 90))
 		b.idle(10 * time.Second)
-		if n := len(b.sent.groups); n != 2 {
-			t.Errorf("%d notifications, want a new cause to wait", n)
-		}
+		must.Equal(t, len(b.sent.groups), 2, "notifications while a new cause waits")
 	})
 }
 
@@ -175,9 +169,7 @@ func TestInhibition(t *testing.T) {
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "warning" {
 			t.Fatalf("active %v, want the warning again", a)
 		}
-		if n := len(b.sent.last().Alerts); n != 1 {
-			t.Errorf("%d alerts in the group, want one that escalates", n)
-		}
+		must.Equal(t, len(b.sent.last().Alerts), 1, "alerts in the group, one that escalates")
 		b.idle(15 * time.Minute)
 		if b.sent.last().Firing() || len(b.Active()) != 0 {
 			t.Error("not resolved")
@@ -300,9 +292,7 @@ func TestBounds(t *testing.T) {
 			b.second(calls(fmt.Sprint("v", i), 10))
 		}
 		b.idle(5 * time.Second)
-		if n := len(b.samples.cap.live["service_version"]); n != 3 {
-			t.Errorf("%d versions, want 2 and other", n)
-		}
+		must.Equal(t, len(b.samples.cap.live["service_version"]), 3, "versions, 2 and other")
 		must.Equal(t, testutil.ToFloat64(b.m.valuesReplaced.WithLabelValues("service_version")), 8, "values replaced")
 		b.second(failures("v0", "a", "", 1), failures("v0", "b", "", 1))
 		b.idle(5 * time.Second)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
@@ -36,9 +38,7 @@ func TestEvidenceMatches(t *testing.T) {
 				got = append(got, fmt.Sprintf("%s/%s %d/%d", a.Labels["environment"], a.Labels["cause"], a.Evidence.Failed, a.Evidence.Calls))
 			}
 			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %v, want %v", expr, got, want)
-			}
+			must.Agree(t, cmp.Diff(want, got), expr)
 		})
 	}
 	f(`sum by (service, environment) (llmtap_failed_calls_total) > 1`, "/ 12/50", "prod/ 12/50")

@@ -48,9 +48,7 @@ func TestExamples(t *testing.T) {
 			t.Fatalf("%d alerts, want 1", len(active))
 		}
 		ev := active[0].Evidence
-		if diff := cmp.Diff(active[0].Evidence, b.sent.last().Alerts[0].Evidence); diff != "" {
-			t.Errorf("sent evidence (-active +sent):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(active[0].Evidence, b.sent.last().Alerts[0].Evidence), "sent evidence (-active +sent)")
 		got := []string{ev.Example.Conversation}
 		for _, x := range ev.More {
 			got = append(got, x.Conversation)

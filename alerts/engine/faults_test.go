@@ -39,9 +39,7 @@ func TestReceiverDown(t *testing.T) {
 		for _, g := range f.groups {
 			tried[g.Key] = true
 		}
-		if len(tried) != len(f.groups) {
-			t.Errorf("%d groups tried in %d attempts, want another one each time", len(tried), len(f.groups))
-		}
+		must.Equal(t, len(tried), len(f.groups), "groups tried, another one each time")
 		s := b.Receivers()
 		if len(s) != 1 || s[0].Waiting != 20 || s[0].Err == nil || time.Since(s[0].FailedAt) < 100*time.Second || time.Since(s[0].Since) < 100*time.Second {
 			t.Errorf("state %+v", s)

@@ -70,9 +70,7 @@ func TestEvidenceOfFindings(t *testing.T) {
 		must.Agree(t, cmp.Diff(want, got))
 		a.stop()
 		restarted := newBench(t, cfg, store)
-		if diff := cmp.Diff(got, play(restarted.Engine)); diff != "" {
-			t.Errorf("after a restart (-before +after):\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(got, play(restarted.Engine)), "after a restart (-before +after)")
 		standby := newEngine(t, cfg, Options{Store: store, Standby: true})
 		for _, tally := range tallies {
 			must.Do(t, standby.Add(t.Context(), tally))

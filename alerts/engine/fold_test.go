@@ -130,9 +130,7 @@ func TestFoldSlowStore(t *testing.T) {
 		if len(f.batches) == 0 {
 			t.Fatal("no call of Fold")
 		}
-		if n := len(f.batches[0]); n != 200 {
-			t.Errorf("%d groups in the first call of Fold, want all 200", n)
-		}
+		must.Equal(t, len(f.batches[0]), 200, "groups in the first call of Fold, all of them")
 	})
 }
 

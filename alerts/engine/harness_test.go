@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -137,7 +136,7 @@ func newBenchOf(t *testing.T, cfg Config, o Options) *bench {
 	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), sent: &notifier{}, rec: &recorded{}, store: o.Store}
 	o.Notifiers, o.Recorder, o.Registerer = append([]alerts.Notifier{b.sent}, o.Notifiers...), b.rec, b.reg
 	b.Engine = newEngine(t, cfg, o)
-	b.stop = alertstest.Run(t, b.Run)
+	b.stop = must.Run(t, b.Run)
 	return b
 }
 

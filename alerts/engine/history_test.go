@@ -74,7 +74,7 @@ func TestHistory(t *testing.T) {
 		own := &alertstest.Store{}
 		standby := newEngine(t, usualConfig(), Options{Store: own, History: history, Standby: true, Notifiers: []alerts.Notifier{&notifier{}}})
 		e := newEngine(t, usualConfig(), Options{Store: own, History: history, Notifiers: []alerts.Notifier{&notifier{}}})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		must.Equal(t, len(x.play(t, rnd, 4, e, standby)), 0, "alerts while ClickHouse is down")
 		must.Equal(t, slow.Load(), 1, "reads that last long")
 		step := e.steps.last()
@@ -87,8 +87,8 @@ func TestHistory(t *testing.T) {
 		}
 		stop()
 		restarted := newEngine(t, usualConfig(), Options{Store: own, History: history, Notifiers: []alerts.Notifier{&notifier{}}})
-		alertstest.Run(t, restarted.Run)
-		alertstest.Run(t, standby.Run)
+		must.Run(t, restarted.Run)
+		must.Run(t, standby.Run)
 		must.Equal(t, len(x.play(t, rnd, 30, restarted, standby))+len(standby.Active()), 0, "alerts after a restart")
 		must.Equal(t, asked.Load(), reads, "reads after a restart")
 		x.ms *= 4

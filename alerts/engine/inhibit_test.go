@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
@@ -139,16 +141,12 @@ func TestOutageIsOneMessage(t *testing.T) {
 						t.Errorf("%s of %s is hidden by %+v", a.Name, a.Labels["service"], a.Inhibitor)
 					}
 				}
-				if hides != services {
-					t.Errorf("it hides %d alerts, want %d", hides, services)
-				}
+				must.Equal(t, hides, services, "alerts that it hides")
 				f.run(15*time.Minute, mix{})
 				if n := len(f.Active()); n > 0 {
 					t.Errorf("%d alerts still fire", n)
 				}
-				if got := f.messages(); !slices.Equal(got, []string{outage}) {
-					t.Errorf("messages: %v", got)
-				}
+				must.Agree(t, cmp.Diff([]string{outage}, f.messages()), "messages")
 			})
 		})
 	}
@@ -163,9 +161,7 @@ func TestOutageHidesNoOtherFailure(t *testing.T) {
 				f := newFleet(t, nil)
 				f.run(6*time.Minute, mix{})
 				script(f)
-				if got := f.messages(); !slices.Equal(got, want) {
-					t.Errorf("messages: %v, want %v", got, want)
-				}
+				must.Agree(t, cmp.Diff(want, f.messages()), "messages")
 			})
 		})
 	}
@@ -198,9 +194,7 @@ func TestOutageHidesEarlierAlert(t *testing.T) {
 		f.restart()
 		f.run(2*time.Minute, mix{down: 10})
 		must.Equal(t, f.hidden(), services, "alerts are hidden after a restart")
-		if got := f.messages(); !slices.Equal(got, []string{outage, own}) {
-			t.Errorf("messages: %v", got)
-		}
+		must.Agree(t, cmp.Diff([]string{outage, own}, f.messages()), "messages")
 	})
 }
 
@@ -255,9 +249,7 @@ func TestInhibitConfig(t *testing.T) {
 		t.Helper()
 		c := Default()
 		c.InhibitRules = append(c.InhibitRules, r)
-		if err := c.Validate(); err == nil || err.Error() != want {
-			t.Errorf("%+v: %v, want %s", r, err, want)
-		}
+		must.Equal(t, fmt.Sprint(c.Validate()), want, "%+v", r)
 	}
 	f(InhibitRule{SameFailures: true}, `inhibit_rules[1].source_match: is empty; name the alerts that hide others, such as alertname="ProviderOutage"`)
 	f(InhibitRule{SourceMatch: []string{"a=b"}}, "inhibit_rules[1].target_match: is empty; name the hidden alerts, or set same_failures: true")

@@ -107,15 +107,11 @@ func TestUnavailable(t *testing.T) {
 		b.unavailable = func() string { return text } // called with mu locked
 		b.mu.Unlock()
 		breach(b, 30)
-		if got := b.sent.last().Alerts[0].Unavailable; got != text {
-			t.Errorf("unavailable %q while the store is down", got)
-		}
+		must.Equal(t, b.sent.last().Alerts[0].Unavailable, text, "unavailable while the store is down")
 		b.mu.Lock()
 		text = ""
 		b.mu.Unlock()
 		breach(b, 30)
-		if got := b.sent.last().Alerts[0].Unavailable; got != "" {
-			t.Errorf("unavailable %q after the store is back", got)
-		}
+		must.Equal(t, b.sent.last().Alerts[0].Unavailable, "", "unavailable after the store is back")
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
@@ -49,7 +48,7 @@ func firstNotice(t *testing.T, pace time.Duration) {
 		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 		n := &narrow{paced: paced{pace: alerts.Pace{Numbers: pace}}, known: map[string]bool{}}
 		e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		counts := func(from, to int) (out []analyzer.Count) {
 			for i := from; i < to; i++ {
 				kv := with(planner("1"), "stage", fmt.Sprintf("stage %02d", i))
@@ -121,7 +120,7 @@ func TestRejectedGroupsFirst(t *testing.T) {
 		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 		n := &limited{narrow: narrow{known: map[string]bool{}}}
 		e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		var counts []analyzer.Count
 		began := map[string]time.Time{}
 		for second := range 30 {

@@ -6,8 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -43,9 +47,8 @@ func TestExpectedServiceWithoutCalls(t *testing.T) {
 			for _, a := range b.Active() {
 				got = append(got, a.Name+" "+a.Severity()+" "+a.Labels["service"])
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("silent %v, want %v", got, want)
-			}
+			slices.Sort(got)
+			must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()), "silent")
 		}
 		pass(25*time.Minute, "shop", "desk", "other")
 		silent() // the half hour is not over yet
@@ -81,9 +84,7 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 		}
 		states := func(want ...string) {
 			t.Helper()
-			if got := slices.DeleteFunc(b.states(), func(s string) bool { return s[:4] != "Held" }); !slices.Equal(got, want) {
-				t.Errorf("%v, want %v", got, want)
-			}
+			must.Agree(t, cmp.Diff(want, slices.DeleteFunc(b.states(), func(s string) bool { return s[:4] != "Held" }), cmpopts.EquateEmpty()))
 		}
 		steps(3, 3, 3, 3)
 		states("Held pending 15s")
@@ -100,9 +101,7 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 			if last := n.alerts[len(n.alerts)-1]; last.Severity() != "critical" || last.Annotations["summary"] != "Planner 7 of 100" {
 				t.Errorf("%v: %v", last.Labels, last.Annotations)
 			}
-			if a.Annotations["broken"][:25] != "<error expanding template" {
-				t.Errorf("a failing template expands to %q", a.Annotations["broken"])
-			}
+			must.Equal(t, a.Annotations["broken"][:25], "<error expanding template", "a failing template")
 		}
 		b.mu.Unlock()
 		steps(0, 0, 0, 0)
@@ -156,9 +155,8 @@ func TestOutageIsNoSilence(t *testing.T) {
 					}
 				}
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("%s of %v: %v, want %v", name, silence, got, want)
-			}
+			slices.Sort(got)
+			must.Agree(t, cmp.Diff(want, got, cmpopts.EquateEmpty()), name, "of", silence)
 		})
 	}
 	for _, d := range []time.Duration{5 * time.Minute, 15 * time.Minute, 27 * time.Minute, 40 * time.Minute, 3 * time.Hour} {

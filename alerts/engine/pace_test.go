@@ -41,7 +41,7 @@ func newGauged(t *testing.T, store alerts.Store, n alerts.Notifier) *gauged {
 	cfg := Default()
 	cfg.EvaluationInterval, cfg.RepeatInterval, cfg.RuleFiles = benchInterval, time.Hour, []string{file}
 	e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{n}, Store: store, Health: true})
-	return &gauged{t: t, Engine: e, up: 1, stop: alertstest.Run(t, e.Run)}
+	return &gauged{t: t, Engine: e, up: 1, stop: must.Run(t, e.Run)}
 }
 
 // pass waits for d with an evaluation every 5 seconds.
@@ -160,7 +160,7 @@ func TestPaceNewsOnly(t *testing.T) {
 		cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 		quiet, all := &paced{pace: alerts.Pace{NewsOnly: true}}, &paced{}
 		e := newEngine(t, cfg, Options{Notifiers: []alerts.Notifier{quiet, all}, Store: store})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		feed := func(n int, counts ...analyzer.Count) {
 			for range n {
 				must.Do(t, e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}))

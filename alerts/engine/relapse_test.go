@@ -34,15 +34,11 @@ func TestRelapse(t *testing.T) {
 			t.Errorf("%d incidents, the last with %d alerts; want 1 with 4, all resolved", len(incidents), len(g.Alerts))
 		}
 		for since, raised := range incidents {
-			if raised != 1 {
-				t.Errorf("the incident of %v was raised by news %d, want only by the first", since, raised)
-			}
+			must.Equal(t, raised, 1, "news that raised the incident of %v, only the first", since)
 		}
 		b.seconds(600, calls("1.0", 1))
 		must.Equal(t, len(b.groups.open), 0, "groups are open 10 minutes after the last alert")
 		burst()
-		if since := b.sent.last().Since(); incidents[since] != 0 {
-			t.Error("a burst after the window continues the old incident")
-		}
+		must.Equal(t, incidents[b.sent.last().Since()], 0, "incidents of a burst after the window")
 	})
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/alerts/alertstest"
@@ -102,17 +102,13 @@ func TestReload(t *testing.T) {
 			"Added pending 0s", "Changed firing 0s", "ChangedPending pending 0s",
 			"Reworded firing " + held, "Same firing " + held, "SamePending pending " + held,
 		}
-		if got := b.states(); !slices.Equal(got, want) {
-			t.Errorf("after the reload\n%v, want\n%v", got, want)
-		}
+		must.Agree(t, cmp.Diff(want, b.states()), "after the reload")
 		b.idle(30 * time.Second)
 		// Continuing alerts are not sent again; alerts without a rule are resolved.
 		sent := map[string]string{
 			"Same": "firing", "Reworded": "firing", "Changed": "firing", "ChangedAway": "firing resolved", "Removed": "firing resolved",
 		}
-		if got := b.statesSent(); !maps.Equal(got, sent) {
-			t.Errorf("sent %v, want %v", got, sent)
-		}
+		must.Agree(t, cmp.Diff(sent, b.statesSent()), "sent")
 		b.mu.Lock()
 		for _, n := range b.groups.open {
 			if a := n.alerts[0]; a.Name == "Reworded" && a.Annotations["summary"] != "after" || a.StartsAt.Sub(time.Unix(b.steps.next, 0)).Abs() < 2*time.Minute {
@@ -122,17 +118,13 @@ func TestReload(t *testing.T) {
 		b.mu.Unlock()
 		b.idle(time.Minute)
 		sent["Added"] = "firing"
-		if got := b.statesSent(); !maps.Equal(got, sent) {
-			t.Errorf("a minute later: sent %v, want %v", got, sent)
-		}
+		must.Agree(t, cmp.Diff(sent, b.statesSent()), "a minute later: sent")
 		b.idle(2 * time.Minute) // 5m30s after the failures, 3m30s after the reload
-		if sent["SamePending"] = "firing"; !maps.Equal(b.statesSent(), sent) {
-			t.Errorf("then: sent %v, want %v", b.statesSent(), sent)
-		}
+		sent["SamePending"] = "firing"
+		must.Agree(t, cmp.Diff(sent, b.statesSent()), "then: sent")
 		b.idle(2 * time.Minute)
-		if sent["ChangedPending"] = "firing"; !maps.Equal(b.statesSent(), sent) {
-			t.Errorf("finally: sent %v, want %v", b.statesSent(), sent)
-		}
+		sent["ChangedPending"] = "firing"
+		must.Agree(t, cmp.Diff(sent, b.statesSent()), "finally: sent")
 	})
 }
 
@@ -155,9 +147,7 @@ func TestReloadKeepsBaselines(t *testing.T) {
 			"Window|sum by (service) (round(increase(llmtap_failed_calls_total[10m1ms]))) == 30|annotations: {llmtap_window: 10m}",
 		)
 		must.Do(t, b.Reload(t.Context()))
-		if got := b.states(); !slices.Equal(got, []string{"Window firing 0s"}) {
-			t.Errorf("after the reload %v, want the window full and no more than twice the baseline", got)
-		}
+		must.Agree(t, cmp.Diff([]string{"Window firing 0s"}, b.states()), "after the reload: the window is full and no more than twice the baseline")
 		b.idle(5 * time.Second)
 		if a := b.Active(); len(a) != 1 || a[0].Evidence.Failed != 30 || a[0].Evidence.Calls != 100 {
 			t.Errorf("active %+v, want 30 of 100", a)
@@ -221,9 +211,7 @@ func TestReloadByRestart(t *testing.T) {
 		breach(b, 11*60)
 		// A continues, B is resolved, C is new. They are one problem, whose message C changes before B ends.
 		want := map[string]string{"A": "firing", "B": "firing resolved", "C": "firing"}
-		if got := b.statesSent(); !maps.Equal(got, want) {
-			t.Errorf("sent %v, want %v", got, want)
-		}
+		must.Agree(t, cmp.Diff(want, b.statesSent()), "sent")
 		for _, x := range b.Active() {
 			if x.Name == "A" && !x.StartsAt.Equal(a.Active()[0].StartsAt) {
 				t.Errorf("A since %v, before the restart since %v", x.StartsAt, a.Active()[0].StartsAt)

@@ -53,9 +53,7 @@ func TestEachGroupHasItsOwnState(t *testing.T) {
 			t.Fatalf("planner %q, executor %q; want both sent", p, x)
 		}
 		for _, g := range b.sent.groups {
-			if len(g.Alerts) != 1 {
-				t.Errorf("%s has %d alerts", g.Key, len(g.Alerts))
-			}
+			must.Equal(t, len(g.Alerts), 1, "alerts of %s", g.Key)
 		}
 		for range 25 * 60 { // the executor keeps failing, the planner stopped
 			b.second(of("executor", calls("1", 4), failures("1", "x", "", 3))...)

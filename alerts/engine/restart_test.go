@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -45,9 +47,7 @@ func TestRestartRepeatsNothing(t *testing.T) {
 				t.Errorf("after the restart it started at %v, repeat %v; want an update of the one since %v", x.StartsAt, g.Repeat, first.StartsAt)
 			}
 		}
-		if n := len(b.rec.rows); n != 0 {
-			t.Errorf("%d records after the restart, want none without news", n)
-		}
+		must.Equal(t, len(b.rec.rows), 0, "records after the restart, none without news")
 		must.Equal(t, len(b.Active()), 1, "the alert is lost")
 	})
 }
@@ -151,9 +151,7 @@ func TestStoreDown(t *testing.T) {
 		}
 		store.Fail(nil)
 		breach(b, 10)
-		if n := len(store.Values()); n != 2 {
-			t.Errorf("%d keys stored, want the engine's and the group's", n)
-		}
+		must.Equal(t, len(store.Values()), 2, "keys stored, the engine's and the group's")
 	})
 }
 
@@ -189,7 +187,7 @@ func TestRestartWhilePending(t *testing.T) {
 			cfg := Default()
 			sent := &notifier{}
 			e := newEngine(t, cfg, Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{sent}})
-			stop := alertstest.Run(t, e.Run)
+			stop := must.Run(t, e.Run)
 			for range d / (5 * time.Second) {
 				must.Do(t, e.Observe(t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: up}}))
 				time.Sleep(5 * time.Second)
@@ -207,9 +205,7 @@ func TestRestartWhilePending(t *testing.T) {
 		}
 		want := func(step string, got []string, want ...string) {
 			t.Helper()
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %v, want %v", step, got, want)
-			}
+			must.Agree(t, cmp.Diff(want, got), step)
 		}
 		want("down", run(0, 40*time.Minute), "StoreUnreachable warning firing", "StoreUnreachable critical firing")
 		time.Sleep(27 * time.Minute)

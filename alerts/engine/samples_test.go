@@ -58,9 +58,8 @@ func TestPoints(t *testing.T) {
 			t.Errorf("[%d, %d): %d, last %d; want %d, %d", want.from, want.to, n, last, want.n, want.last)
 		}
 	}
-	if s.trim(102); len(s.points) != 2 {
-		t.Errorf("%d points after trim, want 2", len(s.points))
-	}
+	s.trim(102)
+	must.Equal(t, len(s.points), 2, "points after trim, want 2")
 	_, _, err := newSteps(Default()).add(tally{Tally: &analyzer.Tally{Second: maxSecond + 1}})
 	must.Fail(t, err, "", "a second that a point cannot represent is accepted")
 }

@@ -88,9 +88,7 @@ func TestFixEnds(t *testing.T) {
 		if d := x.EndsAt.Sub(last); x.State != alerts.Resolved || d < 5*time.Minute || d > 5*time.Minute+5*time.Second {
 			t.Errorf("%s %v after the last failure, want resolved after 5 minutes", x.State, d)
 		}
-		if got := len(b.rec.rows) - n; got != 1 {
-			t.Errorf("%d news after the last failure, want only the end", got)
-		}
+		must.Equal(t, len(b.rec.rows)-n, 1, "news after the last failure, only the end")
 		if x.Evidence.CallsSince < 290 {
 			t.Errorf("resolved with %d calls since the last failure", x.Evidence.CallsSince)
 		}
@@ -124,9 +122,7 @@ func TestSilence(t *testing.T) {
 		if ev := x.Evidence; !ev.LastFailed.Equal(last) || ev.CallsSince != 0 {
 			t.Errorf("resolved with %s", since(ev))
 		}
-		if got := len(b.rec.rows) - n; got != 1 {
-			t.Errorf("%d news after the last failure, want only the end", got)
-		}
+		must.Equal(t, len(b.rec.rows)-n, 1, "news after the last failure, only the end")
 
 		// A call after the silence ends it.
 		b.idle(10 * time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // One of two partitions dies and is taken over 17 s later: its seconds since the checkpoint arrive again, in another epoch, and
@@ -118,9 +119,7 @@ func TestStandbyTakesOver(t *testing.T) {
 
 		stop = a.lead(t) // and back
 		second(10, calls("1", 10), failures("1", "x", "", 5))
-		if diff := cmp.Diff(firing, names(a.Engine)); diff != "" {
-			t.Errorf("firing (-second leader +third)\n%s", diff)
-		}
+		must.Agree(t, cmp.Diff(firing, names(a.Engine)), "firing (-second leader +third)")
 		stop()
 	})
 }
@@ -142,7 +141,7 @@ func newStandby(t *testing.T, store alerts.Store, leads func() bool) *standby {
 
 // lead makes s the leader until the returned function is called.
 func (s *standby) lead(t *testing.T) (stop func()) {
-	return alertstest.Run(t, s.Run)
+	return must.Run(t, s.Run)
 }
 
 // A process that was suspended in Run while another one took over sends nothing.

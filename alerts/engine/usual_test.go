@@ -169,7 +169,7 @@ func TestUnusual(t *testing.T) {
 		}
 		o, o2 := options(false), options(true)
 		e, standby := newEngine(t, usualConfig(), o), newEngine(t, usualConfig(), o2)
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		slow := healthy
 		slow.ms *= 4
 		healthy.play(t, rnd, 10, e, standby)
@@ -186,8 +186,8 @@ func TestUnusual(t *testing.T) {
 		o = options(false)
 		must.Do(t, o.Decisions.Put(AcceptStoreKey(g.Key), said)) // it was applied already
 		restarted := newEngine(t, usualConfig(), o)
-		alertstest.Run(t, restarted.Run)
-		alertstest.Run(t, standby.Run)
+		must.Run(t, restarted.Run)
+		must.Run(t, standby.Run)
 		must.Equal(t, len(slow.play(t, rnd, 60, restarted, standby))+len(standby.Active()), 0, "alerts after a restart")
 		k := stageKey{"checkout-agent", "prod", "planner"}
 		must.Equal(t, restarted.samples.usuals.stages[k].accepted, e.samples.usuals.stages[k].accepted, "what was accepted")
@@ -209,7 +209,7 @@ func learned(t *testing.T) *alertstest.Store {
 	store := &alertstest.Store{}
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(t, usualConfig(), Options{Store: store})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		healthy.play(t, rand.New(rand.NewPCG(1, 1)), learn, e)
 		known(t, e)
 		stop()
@@ -276,7 +276,7 @@ func TestUsualSurvives(t *testing.T) {
 		before.CopyTo(store)
 		time.Sleep(learn * time.Minute)
 		e := newEngine(t, usualConfig(), Options{Store: store, Notifiers: []alerts.Notifier{&notifier{}}})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		slow := healthy
 		slow.ms *= 4
 		var since []*analyzer.Tally // as in the stream
@@ -307,8 +307,8 @@ func TestUsualSurvives(t *testing.T) {
 		for _, y := range since {
 			must.Do(t, restarted.Add(t.Context(), y))
 		}
-		alertstest.Run(t, standby.Run)
-		alertstest.Run(t, restarted.Run)
+		must.Run(t, standby.Run)
+		must.Run(t, restarted.Run)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		for name, other := range map[string]*Engine{"restarted": restarted, "standby": standby} {

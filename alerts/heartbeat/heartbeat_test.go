@@ -39,7 +39,7 @@ func TestHeartbeat(t *testing.T) {
 		})}
 		cfg := engine.Default()
 		e := enginetest.New(t, cfg, engine.Options{Health: true, Notifiers: []alerts.Notifier{New("https://heart.example.com/abc", client)}})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		up := 1.0
 		f := func(d time.Duration, from, to int64) {
 			t.Helper()
@@ -107,7 +107,7 @@ func TestRestart(t *testing.T) {
 			cfg := engine.Default()
 			n := &errorLog{Notifier: New("https://heart.example.com/abc", client)}
 			e := enginetest.New(t, cfg, engine.Options{Health: true, Standby: true, Store: store, Notifiers: []alerts.Notifier{n}})
-			stop := alertstest.Run(t, e.Run)
+			stop := must.Run(t, e.Run)
 			time.Sleep(idle)
 			for range int(evaluations / (5 * time.Second)) {
 				must.Do(t, e.Observe(t.Context(), time.Now(), nil))

@@ -97,9 +97,8 @@ func testFleet(t *testing.T, e *engine.Engine) {
 	req.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
 	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || strings.Count(string(body), "\nllmtap_calls_total{") != 3 || strings.Contains(string(body), "_created") {
-		t.Errorf("%v\n%s", err, body)
+	if body := must.Get(io.ReadAll(resp.Body))(t); strings.Count(string(body), "\nllmtap_calls_total{") != 3 || strings.Contains(string(body), "_created") {
+		t.Errorf("%s", body)
 	}
 }
 
@@ -162,9 +161,8 @@ func testClient(t *testing.T, e *engine.Engine) {
 	}
 	for _, g := range groups.Groups {
 		for _, r := range g.Rules {
-			if a := r.(v1.AlertingRule); a.Labels["severity"] != "critical" {
-				t.Errorf("%s of severity %s is among the critical rules", a.Name, a.Labels["severity"])
-			}
+			a := r.(v1.AlertingRule)
+			must.Equal(t, a.Labels["severity"], "critical", "%s of severity is among the critical rules", a.Name)
 		}
 	}
 	alerts, err := c.Alerts(ctx)
@@ -184,9 +182,7 @@ func testClient(t *testing.T, e *engine.Engine) {
 func TestAPIVersion(t *testing.T) {
 	text := must.Get(os.ReadFile("../../go.mod"))(t)
 	v := regexp.MustCompile(`github.com/prometheus/prometheus v0\.(\d)(\d\d)\.(\d+)`).FindSubmatch(text)
-	if want := fmt.Sprintf("%s.%s.%s", v[1], strings.TrimPrefix(string(v[2]), "0"), v[3]); want != APIVersion {
-		t.Errorf("APIVersion is %s, the library's is %s", APIVersion, want)
-	}
+	must.Equal(t, fmt.Sprintf("%s.%s.%s", v[1], strings.TrimPrefix(string(v[2]), "0"), v[3]), APIVersion, "version of the library and APIVersion")
 }
 
 // An answer is the status and the decoded body of a request.
@@ -214,9 +210,7 @@ func ask(t testing.TB, base, path string, params url.Values) answer {
 		ErrorType     string
 		Data          json.RawMessage
 	}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		t.Fatalf("%s %v: status %d, %.300s: %v", path, params, resp.StatusCode, text, err)
-	}
+	must.Do(t, json.Unmarshal(text, &fields), path, params, "status", resp.StatusCode, string(text))
 	return answer{Status: resp.StatusCode, Kind: fields.ErrorType, Error: fields.Error, Data: fields.Data}
 }
 
@@ -327,9 +321,7 @@ func sortedResult(t *testing.T, a answer) []series {
 		out = make([]series, 1)
 		err = json.Unmarshal(data.Result, &out[0].Value)
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", a.Data, err)
-	}
+	must.Do(t, err, a.Data)
 	slices.SortFunc(out, func(a, b series) int { return strings.Compare(fmt.Sprint(a.Metric), fmt.Sprint(b.Metric)) })
 	return out
 }

@@ -63,9 +63,8 @@ func startPrometheus(t *testing.T, binary, promtool string, e *engine.Engine, ta
 		return path
 	}
 	data := filepath.Join(dir, "data")
-	if out, err := exec.CommandContext(t.Context(), promtool, "tsdb", "create-blocks-from", "openmetrics", write("samples", openMetrics(t, e)), data).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), promtool, "tsdb", "create-blocks-from", "openmetrics", write("samples", openMetrics(t, e)), data).CombinedOutput()
+	must.Do(t, err, string(out))
 	config := write("prometheus.yml", fmt.Sprintf(`
 global: {scrape_interval: 1s}
 scrape_configs:
@@ -90,17 +89,14 @@ scrape_configs:
 			t.Logf("prometheus: %s", log.String())
 		}
 	})
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if resp, err := http.Get("http://" + addr + "/-/ready"); err == nil {
+	must.Wait(t, "prometheus is ready", func() bool {
+		resp, err := http.Get("http://" + addr + "/-/ready")
+		if err == nil {
 			_ = resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return "http://" + addr
-			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("prometheus does not answer:\n%s", log.String())
-		}
-	}
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, func() any { return log.String() })
+	return "http://" + addr
 }
 
 // openMetrics returns all samples of e, in the format that promtool imports.
@@ -248,19 +244,14 @@ func testScraped(t *testing.T, e *engine.Engine, ours, theirs string) {
 		want := sortedResult(t, ask(t, ours, "query", query))
 		query = url.Values{"query": {"sum by (__name__, service, stage, cause) ({__name__=~\"llmtap_.*_total\",job=\"fleet\"})"}}
 		var got []series
-		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		must.Wait(t, fmt.Sprint("Prometheus has scraped ", want), func() bool {
 			got = sortedResult(t, ask(t, theirs, "query", query))
 			equal := len(got) == len(want) && len(got) > 0
 			for i := 0; equal && i < len(got); i++ {
 				equal = fmt.Sprint(got[i].Metric) == fmt.Sprint(want[i].Metric) && got[i].Value[1] == want[i].Value[1]
 			}
-			if equal {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("Prometheus has scraped\n%v\nwant\n%v", got, want)
-			}
-		}
+			return equal
+		}, func() any { return got })
 	}
 	const rises = `resets(llmtap_calls_total{job="fleet",service="checkout"}[1m]) == 0 and changes(llmtap_calls_total{job="fleet",service="checkout"}[1m]) >= 2`
 	got := sortedResult(t, ask(t, theirs, "query", url.Values{"query": {rises}}))

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
@@ -328,9 +330,7 @@ func TestDayOfIncidents(t *testing.T) {
 		slices.Sort(fired)
 		fired = slices.Compact(fired)
 		slices.Sort(in.want)
-		if !slices.Equal(fired, in.want) {
-			t.Errorf("%s: %v, want %v", in.name, fired, in.want)
-		}
+		must.Agree(t, cmp.Diff(in.want, fired), in.name)
 	}
 	for at, fired := range got {
 		for _, f := range fired {

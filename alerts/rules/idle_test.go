@@ -1,12 +1,14 @@
 package rules_test
 
 import (
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -25,9 +27,8 @@ func TestIdleIsNotBlind(t *testing.T) {
 	}
 	f := func(name string, script func(p *pipeline), want ...string) {
 		t.Run(name, func(t *testing.T) {
-			if p, _ := playAfter(t, new(alertstest.Store), false, script, silent...); !slices.Equal(p.severities, want) {
-				t.Errorf("%q fired, want %q", p.severities, want)
-			}
+			p, _ := playAfter(t, new(alertstest.Store), false, script, silent...)
+			must.Agree(t, cmp.Diff(want, p.severities), "fired")
 		})
 	}
 	f("a healthy day and a night without calls", func(p *pipeline) {

@@ -20,9 +20,7 @@ func source(files ...string) rules.Source {
 }
 
 func TestLoad(t *testing.T) {
-	if _, err := source().Load(); err != nil {
-		t.Errorf("shipped rules: %v", err)
-	}
+	must.Do(t, must.Err(source().Load()), "shipped rules")
 	f := func(rule, want string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "r.yaml")

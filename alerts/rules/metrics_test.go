@@ -1,6 +1,10 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+)
 
 func TestHelp(t *testing.T) {
 	for _, name := range KnownMetrics() {
@@ -8,7 +12,5 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s has no help text", name)
 		}
 	}
-	if len(helps) != len(KnownMetrics()) {
-		t.Errorf("%d help texts, %d metrics", len(helps), len(KnownMetrics()))
-	}
+	must.Equal(t, len(helps), len(KnownMetrics()), "help texts")
 }

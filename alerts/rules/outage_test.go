@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/analyzer"
@@ -43,9 +45,7 @@ func TestDayOfOutage(t *testing.T) {
 				}
 			}
 		}
-		if want := []string{"ProviderOutage /"}; !slices.Equal(told, want) {
-			t.Errorf("notified of %q, want %q", told, want)
-		}
+		must.Agree(t, cmp.Diff([]string{"ProviderOutage /"}, told), "notified of")
 		if len(hidden) < 50 {
 			t.Errorf("%d alerts are hidden, want at least 50", len(hidden))
 		}

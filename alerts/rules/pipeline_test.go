@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -39,9 +40,7 @@ func TestPipeline(t *testing.T) {
 			if unavailable, ok := sent[rule]; !ok || unavailable != storeIsDown {
 				t.Errorf("without the store %v fired; unavailable: %q", down.fired, unavailable)
 			}
-			if diff := cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Unavailable")); diff != "" {
-				t.Errorf("fired (-with the store +without)\n%s", diff)
-			}
+			must.Agree(t, cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Unavailable")), "fired (-with the store +without)")
 			alertstest.Golden(t, "fired/"+rule+".json", fired(t, up.first[rule]))
 			if p, _ := play(t, false, near); slices.Contains(p.fired, rule) {
 				t.Error("it fires on harmless events")

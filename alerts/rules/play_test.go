@@ -217,7 +217,7 @@ func learnUsual(t *testing.T, store *alertstest.Store) {
 		cfg := engine.Default()
 		cfg.EvaluationInterval, cfg.RuleFiles = 30*time.Second, []string{"traffic_unusual.yaml"}
 		e := enginetest.New(t, cfg, engine.Options{Store: store})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		m := new(analyzer.Measured)
 		for range 4 {
 			m.Duration.Add(1000)
@@ -258,7 +258,7 @@ func playAfter(t *testing.T, store *alertstest.Store, down bool, script func(p *
 			cfg.RuleFiles = files
 		}
 		e := enginetest.New(t, cfg, o)
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		p = &pipeline{
 			first: map[string]alerts.Alert{}, t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
 			took: time.Second, usage: [2]int{1000, 100}, finish: "stop", answer: done, model: "deepseek-chat",

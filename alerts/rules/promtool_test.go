@@ -4,9 +4,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -30,12 +31,8 @@ func TestUnitTestsAreComplete(t *testing.T) {
 		return list
 	}
 	files, tests := names("*.yaml", ".yaml"), names("testdata/*_test.yaml", "_test.yaml")
-	if !slices.Equal(files, tests) {
-		t.Errorf("rule files %v, unit tests %v", files, tests)
-	}
-	if shipped, err := rules.FS.ReadDir("."); err != nil || len(shipped) != len(files) {
-		t.Errorf("%d files are embedded, of %d: %v", len(shipped), len(files), err)
-	}
+	must.Agree(t, cmp.Diff(tests, files), "rule files (-unit tests +rules)")
+	must.Equal(t, len(must.Get(rules.FS.ReadDir("."))(t)), len(files), "embedded files")
 }
 
 // promtools returns the tools to test with; it skips t if there are none.

@@ -13,6 +13,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/alerts/enginetest"
 	"github.com/llmtap/llmtap/alerts/rules"
@@ -68,9 +70,7 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 func TestStageFailureRate(t *testing.T) {
 	f := func(name string, minute int, loads []load, want ...string) {
 		t.Helper()
-		if got := alertsAt(t, minute, loads...); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
+		must.Agree(t, cmp.Diff(want, alertsAt(t, minute, loads...)), name)
 	}
 	one := func(failed, calls uint64) []load { return []load{{0, "planner", failed, calls}} }
 	f("19 calls are too few for a page", 1, one(19, 19), "warning planner 19/19")

@@ -90,9 +90,7 @@ func TestSameVerdicts(t *testing.T) {
 		if ours[f] = r.Failed == 0; !ours[f] {
 			failed++
 		}
-		if ours[f] != theirs[f] {
-			t.Errorf("%s: passes %v, in promtool %v\n%v", f, ours[f], theirs[f], r.Failures)
-		}
+		must.Equal(t, ours[f], theirs[f], "%s: passes, here and in promtool\n%v", f, r.Failures)
 	}
 	if !maps.Equal(ours, theirs) || failed < 10 {
 		t.Errorf("%d verdicts, promtool's %d; %d failed, want some", len(ours), len(theirs), failed)

@@ -99,18 +99,16 @@ func TestInvalidFiles(t *testing.T) {
 	f(a+"tests:\n- input_series:\n  - {series: x, values: 1}\n  - {series: 'x{}', values: 2}\n", "test.yaml:3: unnamed#0: duplicate series x{}")
 	f(a+"tests:\n- input_series:\n  - {series: x, values: '{{schema:1 sum:3 count:1}}'}\n", "test.yaml:3: unnamed#0: series x has histograms, which llmtap does not support")
 	f("rule_files: [record.yaml]\ntests: [{}]\n", "record.yaml:4: a:b: recording rules are not supported; write the expression into the alert rule")
-	if _, got := run(t, write("test.yaml", "rule_files: [foreign.yaml]\ntests: [{}]\n")); !strings.Contains(got, `foreign.yaml:4: A: unknown metric "up"`) {
-		t.Error(got)
-	}
+	_, got := run(t, write("test.yaml", "rule_files: [foreign.yaml]\ntests: [{}]\n"))
+	must.Contain(t, got, `foreign.yaml:4: A: unknown metric "up"`)
 	f("rule_files: [twice.yaml]\ntests:\n- input_series:\n  - {series: 'llmtap_store_up{partition=\"1\"}', values: 0}\n  - {series: llmtap_store_up, values: 0}\n  alert_rule_test:\n  - {eval_time: 1m, alertname: A}\n",
 		"test.yaml:3: unnamed#0: at 0s: rule A: two series of the result have the labels of the same alert: A")
 	f("tests:\n- promql_expr_test:\n  - {expr: '\"text\"', eval_time: 1m}\n", "test.yaml:3: unnamed#0: \"text\" at 1m\n  evaluate query: result is a string, not a vector")
 	f("tests:\n- promql_expr_test:\n  - {expr: '1', eval_time: 1m, exp_samples: [{labels: '{a', value: 1}]}\n",
 		"test.yaml:3: unnamed#0: 1 at 1m\n  labels \"{a\": 1:3: parse error: unexpected end of input inside braces")
 	f("tests:\n- promql_expr_test:\n  - {expr: '1', eval_time: 1m, exp_samples: [{histogram: '{{}}'}]}\n", "test.yaml:3: unnamed#0: 1 at 1m\n  histogram: not supported")
-	if _, got := run(t, filepath.Join(dir, "absent.yaml")); got != filepath.Join(dir, "absent.yaml")+": no such file or directory" {
-		t.Error(got)
-	}
+	_, got = run(t, filepath.Join(dir, "absent.yaml"))
+	must.Equal(t, got, filepath.Join(dir, "absent.yaml")+": no such file or directory", "an absent file")
 }
 
 func TestCancelled(t *testing.T) {

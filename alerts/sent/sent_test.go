@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/alertstest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A sharedStore is a Store of which another process has turns.
@@ -22,9 +23,8 @@ func TestRecordsOfAnotherTurn(t *testing.T) {
 	b := New[string](&shared.Store, "slack", "", nil)
 	f := func(want string) {
 		t.Helper()
-		if got, _ := a.Load(t.Context(), "group"); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		got, _ := a.Load(t.Context(), "group")
+		must.Equal(t, got, want, "loaded")
 	}
 	a.Save(t.Context(), "group", "first incident")
 	b.Save(t.Context(), "group", "second incident")

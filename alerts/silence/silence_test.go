@@ -22,10 +22,7 @@ func TestParseMatcher(t *testing.T) {
 		if err != nil || m.String() != want {
 			t.Errorf("%s: %s, %v; want %s", in, m, err, want)
 		}
-		again, err := ParseMatcher(m.String())
-		if err != nil || again.String() != want {
-			t.Errorf("%s: %s, %v", m, again, err)
-		}
+		must.Equal(t, must.Get(ParseMatcher(m.String()))(t).String(), want, "%s", m)
 	}
 	f(`service=checkout-agent`, `service="checkout-agent"`)
 	f(` service = "checkout agent" `, `service="checkout agent"`)
@@ -134,8 +131,7 @@ func TestJSON(t *testing.T) {
 	const text = `{"id":"a1","matchers":[{"name":"service","value":"shop","isRegex":false,"isEqual":true},` +
 		`{"name":"stage","value":"p.*","isRegex":true,"isEqual":false}],"startsAt":"2026-11-23T09:00:00Z",` +
 		`"endsAt":"2026-11-23T10:00:00Z","updatedAt":"2026-11-23T09:00:00Z","createdBy":"anna","comment":"deploy"}`
-	var s Silence
-	must.Do(t, json.Unmarshal([]byte(text), &s))
+	s := must.JSON[Silence](t, []byte(text))
 	must.Equal(t, string(must.Get(json.Marshal(s))(t)), text, "JSON")
 	if s.Matches("X", map[string]string{"service": "shop", "stage": "planner"}) || !s.Matches("X", map[string]string{"service": "shop", "stage": "executor"}) {
 		t.Error("the matchers do not work after decoding")

@@ -65,9 +65,7 @@ func TestControls(t *testing.T) {
 // A choice of the menu names a version, whatever it contains, as long as the group has it.
 func TestVersionChoice(t *testing.T) {
 	g := group(incident())
-	if v := newestVersion(g); v != "2.4.0" {
-		t.Error(v)
-	}
+	must.Equal(t, newestVersion(g), "2.4.0", "newest version")
 	for _, v := range []string{"2.3.9", "2.4.0", "", "2.4.0 <!channel>"} {
 		target := targetOf(g)
 		target.choice = versionChoice(v)
@@ -144,12 +142,10 @@ func TestQueryText(t *testing.T) {
 	if text = queryText(group(hostile), alerts.Access{}, none); strings.Contains(text, "<") || strings.Count(text, "```") != 2 {
 		t.Error(text)
 	}
-	if text = queryText(group(bare()), alerts.Access{}, expr); strings.Count(text, "```") != 2 {
-		t.Error(text)
-	}
-	if text = queryText(group(bare()), alerts.Access{}, none); !strings.Contains(text, "There is no query") {
-		t.Error(text)
-	}
+	text = queryText(group(bare()), alerts.Access{}, expr)
+	must.Equal(t, strings.Count(text, "```"), 2, "%v", text)
+	text = queryText(group(bare()), alerts.Access{}, none)
+	must.Contain(t, text, "There is no query")
 }
 
 // The manifest uses fields of Slack's schema (github.com/slackapi/manifest-schema, version 1), and requests the scopes that

@@ -20,10 +20,10 @@ func TestNotAllowed(t *testing.T) {
 		w.group, cfg.Allowed = groups, allowed
 		c := &testControls{g: group(incident())}
 		p := start(t, cfg, c, nil)
-		wait(t, "connection", func() bool { return p.reports() == "works" })
+		must.Wait(t, "connection", func() bool { return p.reports() == "works" })
 		notify(t, p.n, c.group())
 		w.press(0, "e1", w.callback(by, "acknowledge", "", "1.1"))
-		wait(t, "acknowledgement", func() bool { return w.acks("e1") == 1 })
+		must.Wait(t, "acknowledgement", func() bool { return w.acks("e1") == 1 })
 		if got := c.calls(); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%v, %s: calls %q, want %q", allowed, by.name, got, want)
 		}
@@ -31,7 +31,7 @@ func TestNotAllowed(t *testing.T) {
 			t.Errorf("%v, %s: told %q, want %q", allowed, by.name, got, told)
 		}
 		w.press(0, "e2", w.callback(by, "show_query", "", "1.2")) // changes nothing, so everyone may
-		wait(t, "query", func() bool { return w.acks("e2") == 1 })
+		must.Wait(t, "query", func() bool { return w.acks("e2") == 1 })
 		must.Contain(t, w.told(), "llmtap query causes")
 	}
 	members := func(ids string) func() string {
@@ -113,7 +113,7 @@ func TestSilenceUntilTomorrow(t *testing.T) {
 		w.zone = zone
 		w.mu.Unlock()
 		w.press(0, "e1", w.callback(anna, "silence", "until tomorrow 9:00", "1.1"))
-		wait(t, "acknowledgement", func() bool { return w.acks("e1") == 1 })
+		must.Wait(t, "acknowledgement", func() bool { return w.acks("e1") == 1 })
 		place := zone
 		if zone == "" {
 			place = "UTC"

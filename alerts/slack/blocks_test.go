@@ -225,9 +225,7 @@ func TestWhere(t *testing.T) {
 		must.Equal(t, strings.Contains(lines, "*Where:* only model &lt;b&gt;: 96 of 98 calls\n"), want, "short %v: line\n%s", short, lines)
 	}
 	text := string(must.Get(json.Marshal(details(a, alerts.Access{})))(t))
-	if !strings.Contains(text, "*Where* only model \\u0026lt;b\\u0026gt;: 96 of 98 calls; 0 of 294 others") {
-		t.Error(text)
-	}
+	must.Contain(t, text, "*Where* only model \\u0026lt;b\\u0026gt;: 96 of 98 calls; 0 of 294 others")
 }
 
 func TestNewIssue(t *testing.T) {
@@ -341,8 +339,7 @@ func TestHostileContent(t *testing.T) {
 func checkEscaped(t *testing.T, m message) {
 	t.Helper()
 	raw := must.Get(json.Marshal(m.all()))(t)
-	var decoded any
-	must.Do(t, json.Unmarshal(raw, &decoded))
+	decoded := must.JSON[any](t, raw)
 	for _, text := range mrkdwnTexts(decoded) {
 		escaped(t, text)
 	}
@@ -369,9 +366,7 @@ func TestCommandsInAShell(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "llmtap() { for x; do printf '%s|' \"$x\"; done; echo; }\n"+script)
 		cmd.Dir = t.TempDir()
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("%q: %v, %s", name, err, out)
-		}
+		must.Do(t, err, name, string(out))
 		want := "show|0193-1|--url|http://tap:8088|\n"
 		if name != "" && !strings.ContainsAny(name, "`\n\u202e") && name[0] != '-' {
 			want += "show|" + name + "|--url|http://tap:8088|\nquery|causes|--service|" + name + "|--stage|" + name + "|--environment|prod|--since|2026-11-21T09:11:05Z|--url|http://tap:8088|\n"

@@ -109,9 +109,7 @@ func run(t *testing.T, browser string, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), browser, args...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
+	must.Do(t, err, &stderr)
 	return string(out)
 }
 
@@ -126,8 +124,7 @@ func blocksHTML(t *testing.T, m message) string {
 
 func writeBlocks(t *testing.T, b *strings.Builder, raw []byte) {
 	t.Helper()
-	var list []viewBlock
-	must.Do(t, json.Unmarshal(raw, &list))
+	list := must.JSON[[]viewBlock](t, raw)
 	for _, x := range list {
 		switch x.Type {
 		case "header":

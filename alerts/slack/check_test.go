@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // checkServer is a Slack API with one valid token. The answers are Slack's, as documented for each method.
@@ -123,9 +124,8 @@ func TestCheckButtons(t *testing.T) {
 		t.Helper()
 		api.scopes, api.socket = scopes, socket
 		cfg := Config{APIURL: srv.URL + "/api/", Channel: "C0000001", Token: "xoxb-1", AppToken: "xapp-1", Allowed: allowed}
-		if got, _ := checked(t, cfg); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
+		got, _ := checked(t, cfg)
+		must.Equal(t, got, want, "report")
 	}
 	const (
 		ok    = `{"ok":true,"url":"wss://127.0.0.1/link?ticket=1"}`

@@ -156,7 +156,7 @@ func crashRun(t *testing.T, sc scene, at int, after bool) (operations []bool, do
 	var e *engine.Engine
 	start := func() (stop func()) {
 		e = enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{notifierOf(t, p, cfg, p, nil)}, Store: p, Decisions: decisions})
-		return alertstest.Run(t, e.Run)
+		return must.Run(t, e.Run)
 	}
 	begin := time.Now().Unix() / 5 * 5
 	decide := func(key string, v any) {
@@ -209,9 +209,7 @@ func TestCrash(t *testing.T) {
 			last[m.Channel] = m.Text
 		}
 		for channel, text := range last {
-			if !strings.Contains(text, "RESOLVED") {
-				t.Errorf("%s: the last message in %s says %q", operation, channel, text)
-			}
+			must.Contain(t, text, "RESOLVED", operation, "the last message in", channel, "says")
 		}
 	})
 }

@@ -39,15 +39,11 @@ func TestEngineToSlack(t *testing.T) {
 		c := engine.Default()
 		c.UpdateInterval, c.RuleFiles = 0, []string{"../rules/stage_failure_rate.yaml"}
 		e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
-		stop := alertstest.Run(t, e.Run)
+		stop := must.Run(t, e.Run)
 		for i := from; i < to; i++ {
 			must.Do(t, e.Add(t.Context(), tally(i)))
 		}
-		for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("not sent: %v", f.top())
-			}
-		}
+		must.Wait(t, "sent", done, func() any { return f.top() })
 		stop()
 	}
 	shows := func(text string) func() bool {

@@ -168,7 +168,7 @@ func newFleet(t *testing.T, stages int, f *fake, cfg Config, fold bool) *fleet {
 		receiver = unfolded{n}
 	}
 	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{receiver}, Store: store, Logger: slog.New(log), Registerer: reg})
-	alertstest.Run(t, e.Run)
+	must.Run(t, e.Run)
 	return &fleet{t: t, n: stages, e: e, slk: n, f: f, reg: reg, log: log, sec: time.Now().Unix() / 600 * 600}
 }
 
@@ -318,9 +318,7 @@ func TestLimitOfChannel(t *testing.T) {
 		}
 		must.Fail(t, n.Notify(t.Context(), g), "")
 	}
-	if got := posts(); got != 3 {
-		t.Errorf("%d posts, want none after the rate limit of the channel", got-2)
-	}
+	must.Equal(t, posts(), 3, "posts, none after the rate limit of the channel")
 }
 
 // A message in doubt is found even if many others were posted since.
@@ -342,9 +340,7 @@ func TestFindOnLaterPage(t *testing.T) {
 	for range 3 {
 		must.Fail(t, n.Notify(t.Context(), group(incident())), "")
 	}
-	if got := len(f.calls); got != 3 {
-		t.Errorf("%d calls, want none during the limit: %v", got, f.calls)
-	}
+	must.Equal(t, len(f.calls), 3, "calls, none during the limit: %v", f.calls)
 	clear(n.limited)
 	notify(t, n, group(incident()))
 	if m := f.top(); len(m) != 1 || m[0].Edits != 1 {

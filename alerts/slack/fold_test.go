@@ -82,9 +82,8 @@ func deliver(t *testing.T, n *Notifier, groups []alerts.Group) (failed []alerts.
 
 func mustDeliver(t *testing.T, n *Notifier, groups []alerts.Group) {
 	t.Helper()
-	if failed, err := deliver(t, n, groups); err != nil {
-		t.Fatalf("%d groups failed: %v", len(failed), err)
-	}
+	failed, err := deliver(t, n, groups)
+	must.Do(t, err, len(failed), "groups failed")
 }
 
 func (f *fake) text(t *testing.T, i int) string {
@@ -174,9 +173,7 @@ func TestSummaryAndSingles(t *testing.T) {
 		t.Errorf("summary:\n%s", text)
 	}
 	mustDeliver(t, n, after(warnings[:1], 2*time.Minute, func(a *alerts.Alert) { critical(a); resolve(a) }))
-	if m := f.top(); !strings.Contains(m[8].Text, "RESOLVED") {
-		t.Errorf("its message is %+v", m[8])
-	}
+	must.Contain(t, f.top()[8].Text, "RESOLVED", "the last message")
 
 	// All others become critical: one mention in the thread.
 	mustDeliver(t, n, after(warnings[1:], 2*time.Minute, critical))
@@ -303,14 +300,11 @@ func TestSummaryUnreadable(t *testing.T) {
 		// If the Store stays unreadable, people matter more than a second message.
 		store.err = errors.New("no answer")
 		n = notifierOf(t, f, cfg, store, nil)
-		if failed, _ := deliver(t, n, changed); len(failed) != 50 {
-			t.Errorf("%d groups failed", len(failed))
-		}
+		failed, _ := deliver(t, n, changed)
+		must.Equal(t, len(failed), 50, "groups failed")
 		time.Sleep(2 * loadFor)
 		mustDeliver(t, n, changed)
-		if m := f.top(); len(m) != 2 {
-			t.Errorf("%d messages, want a second one", len(m))
-		}
+		must.Equal(t, len(f.top()), 2, "messages, with a second summary")
 	})
 }
 
@@ -349,9 +343,7 @@ func TestSummarySize(t *testing.T) {
 	total := 0
 	for _, m := range f.top() {
 		var k int
-		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.SplitN(m.Text, " ", 2)[1], ",", ""), "%d alerts", &k); err != nil {
-			t.Fatalf("%v in %q", err, m.Text)
-		}
+		must.Do(t, must.Err(fmt.Sscanf(strings.ReplaceAll(strings.SplitN(m.Text, " ", 2)[1], ",", ""), "%d alerts", &k)), "in", m.Text)
 		total += k
 		if strings.Contains(m.Text, "<!") || strings.Contains(m.Blocks, "<!channel") || strings.Contains(m.Blocks, `\u003c!channel`) || strings.Contains(m.Text, "\u202e") {
 			t.Errorf("text %q", m.Text)
@@ -361,9 +353,7 @@ func TestSummarySize(t *testing.T) {
 			t.Errorf("%d blocks of %d bytes: %v", len(blocks), len(m.Blocks), err)
 		}
 	}
-	if total != 5000 {
-		t.Errorf("%d groups in %d summaries, want 5000", total, len(f.top()))
-	}
+	must.Equal(t, total, 5000, "groups in summaries")
 }
 
 // sizes is a Store that only remembers the size of the largest value.
@@ -402,9 +392,7 @@ func TestStorm(t *testing.T) {
 					if strings.Contains(m.Text, "RESOLVED") { // the first groups may be messages of their own
 						k = 0
 					} else if !strings.Contains(text, "CRITICAL") {
-						if _, err := fmt.Sscan(text, &k); err != nil {
-							t.Fatalf("%v in %q", err, m.Text)
-						}
+						must.Do(t, must.Err(fmt.Sscan(text, &k)), "in", m.Text)
 					}
 					total += k
 				}
@@ -453,7 +441,7 @@ func TestStormOverHTTP(t *testing.T) {
 	c := engine.Default()
 	c.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	e := enginetest.New(t, c, engine.Options{Notifiers: []alerts.Notifier{named{n}}, Store: &alertstest.Store{}})
-	stop := alertstest.Run(t, e.Run)
+	stop := must.Run(t, e.Run)
 	tally := &analyzer.Tally{Second: time.Now().Unix()/5*5 - 1}
 	for i := range stages {
 		tally.Counts = append(tally.Counts, countsOf(stageOf(i), 50, 30)...)
@@ -461,7 +449,7 @@ func TestStormOverHTTP(t *testing.T) {
 	began := time.Now()
 	must.Do(t, e.Add(t.Context(), tally))
 	evaluated := time.Since(began)
-	wait(t, "all groups are told", func() bool {
+	must.Wait(t, "all groups are told", func() bool {
 		s := e.Receivers()
 		return s[0].Waiting == 0
 	})

@@ -21,8 +21,7 @@ var (
 // plainBlocks returns a message's blocks as the text that people see in Slack. Times are in UTC.
 func plainBlocks(t *testing.T, blocks []byte) string {
 	t.Helper()
-	var list []viewBlock
-	must.Do(t, json.Unmarshal(blocks, &list), "decode blocks")
+	list := must.JSON[[]viewBlock](t, blocks)
 	var b strings.Builder
 	for i, x := range list {
 		if i > 0 {

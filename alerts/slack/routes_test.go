@@ -68,9 +68,7 @@ func TestMentions(t *testing.T) {
 	cfg.Mentions = map[string][]string{"critical": {"@here", "U0000ANNA", "S0000000002", "@checkout-oncall"}}
 	n := newNotifier(t, cfg, &alertstest.Store{})
 	notify(t, n, group(warning()))
-	if m := f.top()[0]; !strings.Contains(m.Blocks, `\u003c!subteam^S0000000001\u003e @unknown`) {
-		t.Errorf("blocks without a mention: %s", m.Blocks)
-	}
+	must.Contain(t, f.top()[0].Blocks, `\u003c!subteam^S0000000001\u003e @unknown`, "the mention in the blocks")
 	notify(t, n, group(warning()))
 	if m := f.top()[0]; strings.Contains(m.Blocks, "subteam") || strings.Contains(m.Text, "subteam") {
 		t.Errorf("an edit mentions: %+v", m)

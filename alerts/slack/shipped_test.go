@@ -23,8 +23,7 @@ func shippedGroups(t *testing.T) (out []alerts.Group) {
 	}
 	for _, file := range files {
 		raw := must.Get(os.ReadFile(file))(t)
-		var a alerts.Alert
-		must.Do(t, json.Unmarshal(raw, &a), file)
+		a := must.JSON[alerts.Alert](t, raw)
 		out = append(out, wording.Permitted(alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}, false))
 	}
 	return out

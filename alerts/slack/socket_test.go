@@ -21,7 +21,7 @@ func connected(t *testing.T, change func(*socket)) (*workspace, *testControls, *
 	w, cfg := newWorkspace(t)
 	c := &testControls{g: group(incident())}
 	p := start(t, cfg, c, change)
-	wait(t, "connection", func() bool { return p.reports() == "works" })
+	must.Wait(t, "connection", func() bool { return p.reports() == "works" })
 	notify(t, p.n, c.group())
 	return w, c, p
 }
@@ -35,7 +35,7 @@ func TestPresses(t *testing.T) {
 		n++
 		id := fmt.Sprint("e", n)
 		w.press(0, id, w.callback(by, action, choice, fmt.Sprintf("1700000000.%06d", n)))
-		wait(t, action+" acknowledged", func() bool { return w.acks(id) == 1 })
+		must.Wait(t, action+" acknowledged", func() bool { return w.acks(id) == 1 })
 		notify(t, p.n, c.group()) // the leader edits the message
 	}
 	press(anna, "acknowledge", "")
@@ -82,7 +82,7 @@ func TestPressAfterTheEnd(t *testing.T) {
 		c.mu.Unlock()
 		before := w.told()
 		w.press(0, id, payload)
-		wait(t, id, func() bool { return w.acks(id) == 1 })
+		must.Wait(t, id, func() bool { return w.acks(id) == 1 })
 		if told := strings.TrimPrefix(w.told(), before); !strings.Contains(told, "has ended") || !recorded.MatchString(c.calls()) {
 			t.Errorf("%s: told %q, calls %q", id, told, c.calls())
 		}
@@ -100,12 +100,12 @@ func TestPressTwice(t *testing.T) {
 	_, cfg := newSlack(t)
 	cfg.APIURL, cfg.AppToken = w.url+"/api", "xapp-1-test"
 	other := start(t, cfg, c, nil)
-	wait(t, "connections", func() bool { return w.connections() == 2 && other.reports() == "works" })
+	must.Wait(t, "connections", func() bool { return w.connections() == 2 && other.reports() == "works" })
 	silence := w.callback(anna, "silence", "for 1 hour", "1.2")
 	for i, conn := range []int{0, 0, 1} {
 		id := fmt.Sprint("e", i)
 		w.press(conn, id, silence)
-		wait(t, id, func() bool { return w.acks(id) == 1 })
+		must.Wait(t, id, func() bool { return w.acks(id) == 1 })
 	}
 	if got := c.calls(); len(c.Silences()) != 1 || strings.Count(got, "for 1 hour, from Slack") != 2 || strings.Count(got, "the same silence") != 1 {
 		t.Errorf("%d silences:\n%s", len(c.Silences()), got)
@@ -130,16 +130,16 @@ func TestPressNotStored(t *testing.T) {
 	}
 	set(errDown, false)
 	w.press(0, "e1", ack)
-	wait(t, "reply", func() bool { return w.acks("e1") == 1 })
+	must.Wait(t, "reply", func() bool { return w.acks("e1") == 1 })
 	if told := w.told(); !strings.Contains(told, "Press again") || strings.Contains(told, "nats") || c.calls() != "" {
 		t.Errorf("told %q, calls %q", told, c.calls())
 	}
 	set(errDown, true)
 	w.press(0, "e2", ack)
-	wait(t, "failure", func() bool { return testutil.ToFloat64(p.s.m.presses.WithLabelValues("acknowledge", "failed")) == 2 })
+	must.Wait(t, "failure", func() bool { return testutil.ToFloat64(p.s.m.presses.WithLabelValues("acknowledge", "failed")) == 2 })
 	set(nil, false)
 	w.press(0, "e3", ack)
-	wait(t, "acknowledged", func() bool { return w.acks("e3") == 1 })
+	must.Wait(t, "acknowledged", func() bool { return w.acks("e3") == 1 })
 	if w.acks("e2") != 0 || !strings.HasPrefix(c.calls(), "acknowledge") {
 		t.Errorf("%d acknowledgements of a press that failed, calls %q", w.acks("e2"), c.calls())
 	}
@@ -154,17 +154,17 @@ func TestDisconnectDuringPress(t *testing.T) {
 		ack := w.callback(anna, "acknowledge", "", "1.1")
 		w.press(0, "e1", ack)
 		w.send(0, `{"type":"disconnect","reason":"`+reason+`","debug_info":{"host":"applink-7fc4fdbb64-4x5xq"}}`)
-		wait(t, "reconnect", func() bool { return get(w, func() bool { return w.connects >= 2 && len(w.conns) == 1 }) })
+		must.Wait(t, "reconnect", func() bool { return get(w, func() bool { return w.connects >= 2 && len(w.conns) == 1 }) })
 		w.press(0, "e2", ack) // delivered again
 		if w.acks("e1") != 0 || c.calls() != "" {
 			t.Errorf("%s: acknowledged before it was stored", reason)
 		}
 		close(c.block)
-		wait(t, "acknowledgements", func() bool { return w.acks("e1") == 1 && w.acks("e2") == 1 })
+		must.Wait(t, "acknowledgements", func() bool { return w.acks("e1") == 1 && w.acks("e2") == 1 })
 		got := c.calls()
 		must.Equal(t, strings.Count(got, "acknowledge"), 1, "%s: calls %q", reason, got)
 		must.Equal(t, p.reports(), "works", "%s: reported", reason)
-		wait(t, "connected", func() bool { return testutil.ToFloat64(p.s.m.connected) == 1 })
+		must.Wait(t, "connected", func() bool { return testutil.ToFloat64(p.s.m.connected) == 1 })
 	}
 	f("warning", 0)
 	f("refresh_requested", 0)
@@ -177,7 +177,7 @@ func TestReconnect(t *testing.T) {
 		t.Helper()
 		w, cfg := newWorkspace(t)
 		p := start(t, cfg, &testControls{}, func(s *socket) { fail(w, s) })
-		wait(t, name, func() bool { return strings.Contains(p.reports(), want) })
+		must.Wait(t, name, func() bool { return strings.Contains(p.reports(), want) })
 		if got := p.reports(); !strings.Contains(got, "buttons do not work: ") || strings.Contains(got, "ticket") || strings.Contains(got, "xapp") {
 			t.Errorf("%s: %s", name, got)
 		}
@@ -187,7 +187,7 @@ func TestReconnect(t *testing.T) {
 		w.mu.Lock()
 		w.open, w.greet = nil, true
 		w.mu.Unlock()
-		wait(t, name+" fixed", func() bool {
+		must.Wait(t, name+" fixed", func() bool {
 			return strings.HasSuffix(p.reports(), "works") && testutil.ToFloat64(p.s.m.connected) == 1
 		})
 	}
@@ -211,7 +211,7 @@ func TestRevokedAppToken(t *testing.T) {
 	w.open = func(int) (int, string) { return 200, `{"ok":false,"error":"token_revoked"}` }
 	w.mu.Unlock()
 	w.closeAll()
-	wait(t, "report", func() bool { return strings.HasSuffix(p.reports(), "generate a new app-level token") })
+	must.Wait(t, "report", func() bool { return strings.HasSuffix(p.reports(), "generate a new app-level token") })
 	notify(t, p.n, c.group())
 	if v := testutil.ToFloat64(p.s.m.connected); v != 0 || w.top()[0].Edits != 1 {
 		t.Errorf("connected %v, %d edits", v, w.top()[0].Edits)
@@ -221,7 +221,7 @@ func TestRevokedAppToken(t *testing.T) {
 // A connection on which nothing arrives is replaced.
 func TestPingTimeout(t *testing.T) {
 	w, _, _ := connected(t, func(s *socket) { s.ping, s.stable = 50*time.Millisecond, 0 })
-	wait(t, "second connection", func() bool { return get(w, func() int { return w.opens }) >= 2 })
+	must.Wait(t, "second connection", func() bool { return get(w, func() int { return w.opens }) >= 2 })
 }
 
 // Frames that Slack does not send, and interactions that are not about our buttons, do no harm.
@@ -242,13 +242,13 @@ func TestUnknownFrames(t *testing.T) {
 	} {
 		id := fmt.Sprint("ignored", i)
 		w.press(0, id, body)
-		wait(t, id, func() bool { return w.acks(id) == 1 })
+		must.Wait(t, id, func() bool { return w.acks(id) == 1 })
 	}
 	if c.calls() != "" || w.told() != "" {
 		t.Errorf("calls %q, told %q", c.calls(), w.told())
 	}
 	w.press(0, "good", good)
-	wait(t, "good press", func() bool { return w.acks("good") == 1 })
+	must.Wait(t, "good press", func() bool { return w.acks("good") == 1 })
 	if !strings.HasPrefix(c.calls(), "acknowledge") || p.reports() != "works" {
 		t.Errorf("calls %q, reports %q", c.calls(), p.reports())
 	}
@@ -262,9 +262,9 @@ func TestTooManyPresses(t *testing.T) {
 	for i := range maxQueue + 10 {
 		w.press(0, fmt.Sprint("e", i), ack)
 	}
-	wait(t, "dropped presses", func() bool { return testutil.ToFloat64(p.s.m.presses.WithLabelValues("acknowledge", "dropped")) >= 9 })
+	must.Wait(t, "dropped presses", func() bool { return testutil.ToFloat64(p.s.m.presses.WithLabelValues("acknowledge", "dropped")) >= 9 })
 	close(c.block)
-	wait(t, "acknowledgements", func() bool { return get(w, func() int { return len(w.acked) }) >= maxQueue })
+	must.Wait(t, "acknowledgements", func() bool { return get(w, func() int { return len(w.acked) }) >= maxQueue })
 	if got := c.calls(); strings.Count(got, "acknowledge") != 1 || p.reports() != "works" {
 		t.Errorf("calls %q, reports %q", got, p.reports())
 	}
@@ -276,10 +276,10 @@ func TestStopDuringPress(t *testing.T) {
 	c := &testControls{g: group(incident()), block: make(chan struct{})}
 	t.Run("process", func(t *testing.T) {
 		p := start(t, cfg, c, nil)
-		wait(t, "connection", func() bool { return p.reports() == "works" })
+		must.Wait(t, "connection", func() bool { return p.reports() == "works" })
 		notify(t, p.n, c.group())
 		w.press(0, "e1", w.callback(anna, "acknowledge", "", "1.1"))
-		wait(t, "press", func() bool { return c.waiting.Load() == 1 })
+		must.Wait(t, "press", func() bool { return c.waiting.Load() == 1 })
 		time.AfterFunc(50*time.Millisecond, func() { close(c.block) })
 	})
 	if c.calls() == "" {

@@ -398,14 +398,4 @@ func (p *process) reports() string {
 	return strings.Join(p.report, "\n")
 }
 
-// wait waits until f returns true.
-func wait(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !f(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout: %s", what)
-		}
-	}
-}
-
 var errDown = errors.New("nats: no servers available for connection")

@@ -50,7 +50,7 @@ func (p *peer) lead(t *testing.T) (stop func()) {
 	p.mu.Lock()
 	p.turn++
 	p.mu.Unlock()
-	return alertstest.Run(t, p.Run)
+	return must.Run(t, p.Run)
 }
 
 // Turn implements alerts.SharedStore.
@@ -132,9 +132,7 @@ func stormTakenOver(t *testing.T, dies bool) {
 		shown := len(top) - 1 // the first groups of a storm may have messages of their own
 		_, text, _ := strings.Cut(top[len(top)-1].Text, ":large_orange_circle: ")
 		var members int
-		if _, err := fmt.Sscanf(text, "%d alerts are firing", &members); err != nil {
-			t.Fatalf("%s leads: the last message says %q: %v", leader, text, err)
-		}
+		must.Do(t, must.Err(fmt.Sscanf(text, "%d alerts are firing", &members)), leader, "leads: the last message says", text)
 		if shown += members; alerts > 0 && shown != alerts {
 			t.Errorf("%s leads: %d alerts are shown, want %d", leader, shown, alerts)
 		}

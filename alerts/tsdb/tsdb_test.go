@@ -161,17 +161,14 @@ func TestTruncate(t *testing.T) {
 			add(1, b, at.Add(time.Duration(i)*time.Second))
 		}
 	}
-	if db.Truncate(at.Add(9 * time.Minute)); len(db.names["c"][0].blocks) != 3600/maxBlock {
-		t.Errorf("%d blocks, want all", len(db.names["c"][0].blocks))
-	}
+	db.Truncate(at.Add(9 * time.Minute))
+	must.Equal(t, len(db.names["c"][0].blocks), 3600/maxBlock, "blocks, all of them")
 	db.Truncate(at.Add(45 * time.Minute))
 	if n := len(db.names["c"]); n != 1 || len(db.refs) != 1 || len(db.hashes) != 1 || len(db.names["c"][0].blocks) != 4 {
 		t.Errorf("%d series, %d references, %d hashes", n, len(db.refs), len(db.hashes))
 	}
 	add(1, b, at.Add(time.Hour))
-	if _, err := db.Append(refs[1], b, at.Add(time.Hour), 1); err != nil {
-		t.Errorf("the same sample again: %v", err)
-	}
+	must.Do(t, must.Err(db.Append(refs[1], b, at.Add(time.Hour), 1)), "the same sample again")
 	must.Fail(t, must.Err(db.Append(refs[1], b, at.Add(time.Hour), 2)), "", "another value at the time of the last sample is accepted")
 	must.Fail(t, must.Err(db.Append(refs[1], b, at, 1)), "", "an old sample is accepted")
 }

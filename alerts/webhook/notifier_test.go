@@ -129,9 +129,7 @@ func TestFormat(t *testing.T) {
 // The signature was computed with openssl dgst -sha256 -hmac.
 func TestSign(t *testing.T) {
 	got := Sign([]byte(signingKey), "1767225600", []byte(`{"version":"4"}`))
-	if want := "sha256=0ec76425785e4715e1445628ee0f97d4d8ef820b20ce0f59f973f2df1710095b"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	must.Equal(t, got, "sha256=0ec76425785e4715e1445628ee0f97d4d8ef820b20ce0f59f973f2df1710095b", "signature")
 }
 
 func TestNotify(t *testing.T) {
@@ -194,7 +192,7 @@ func run(t *testing.T, r *receiver, store alerts.Store) (e *engine.Engine, stop 
 	cfg.EvaluationInterval = 5 * time.Second
 	cfg.RuleFiles = []string{"../rules/stage_failure_rate.yaml"}
 	e = enginetest.New(t, cfg, engine.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
-	return e, alertstest.Run(t, e.Run)
+	return e, must.Run(t, e.Run)
 }
 
 // An unreachable receiver is retried with backoff of up to a minute, without limit.
@@ -223,9 +221,7 @@ func TestRetries(t *testing.T) {
 		}
 		down = false
 		tallies(t, e, 120, 2)
-		if len(r.posts) != n+1 {
-			t.Errorf("%d posts after the receiver is back, want 1", len(r.posts)-n)
-		}
+		must.Equal(t, len(r.posts), n+1, "posts after the receiver is back")
 		stop()
 	})
 }
@@ -258,9 +254,7 @@ func TestURLMended(t *testing.T) {
 		}
 		status = http.StatusOK
 		tallies(t, e, 65, 2)
-		if got := len(r.posts); got != n+1 {
-			t.Errorf("%d posts a minute after the mend, want 1", got-n)
-		}
+		must.Equal(t, len(r.posts), n+1, "posts a minute after the mend")
 		stop()
 	})
 }

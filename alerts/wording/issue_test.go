@@ -1,6 +1,7 @@
 package wording
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -23,9 +24,7 @@ var trackers = map[string]string{
 func TestIssueURL(t *testing.T) {
 	title, body := `checkout: "50 %" + more & {body} <b>ü</b> #1`, strings.Repeat("* Zeile **fett** 😀\n", 2000)
 	for name, template := range trackers {
-		if err := CheckIssueURL(template); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Do(t, CheckIssueURL(template), name)
 		for _, limit := range []int{400, 500, 900, MaxIssueURL} {
 			got := IssueURL(template, title, body, limit)
 			q := must.Get(url.Parse(got))(t).Query()
@@ -47,24 +46,18 @@ func TestIssueURL(t *testing.T) {
 				t.Errorf("%s: only %d bytes of %d", name, len(got), limit)
 			}
 		}
-		if got, want := IssueURL(template, "a", "b", MaxIssueURL), strings.NewReplacer("{title}", "a", "{body}", "b").Replace(template); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		must.Equal(t, IssueURL(template, "a", "b", MaxIssueURL), strings.NewReplacer("{title}", "a", "{body}", "b").Replace(template), "%s", name)
 	}
 	if got := IssueURL(trackers["GitHub"], strings.Repeat("é", 1000), body, 400); len(got) > 400 || !strings.HasSuffix(got, "&body=&labels=llmtap") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
-	if got := IssueURL("", "a", "b", MaxIssueURL); got != "" {
-		t.Error(got)
-	}
+	must.Equal(t, IssueURL("", "a", "b", MaxIssueURL), "", "without a template")
 }
 
 func TestCheckIssueURL(t *testing.T) {
 	f := func(template, want string) {
 		t.Helper()
-		if err := CheckIssueURL(template); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", template, err, want)
-		}
+		must.Equal(t, fmt.Sprint(CheckIssueURL(template)), want, "%s", template)
 	}
 	f("javascript:alert(1)?{title}", "is not an http or https URL")
 	f("github.com/acme/issues/new?title={title}", "is not an http or https URL")
@@ -97,9 +90,7 @@ func TestIssue(t *testing.T) {
 		t.Errorf("%s\n%s\nwant\n%s", title, body, want)
 	}
 	for _, part := range []string{"- **Details:** https://llmtap.example.com/incident/" + a.ID(), "- **Since:** 2026-11-21 08:02 UTC", "- **Example:** `order 7 `, `messages[3]`, rule `orphan_tool_reply`", "```sh\nllmtap query causes"} {
-		if !strings.Contains(body, part) {
-			t.Errorf("no %q in\n%s", part, body)
-		}
+		must.Contain(t, body, part)
 	}
 	if strings.Contains(body, "secret") {
 		t.Error(body)

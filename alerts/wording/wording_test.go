@@ -32,9 +32,7 @@ func TestDescription(t *testing.T) {
 func TestKind(t *testing.T) {
 	f := func(s alerts.Share, want string, rules ...string) {
 		t.Helper()
-		if got := Kind(&alerts.Evidence{Rules: rules}, s); got != want {
-			t.Errorf("%+v: %q, want %q", s, got, want)
-		}
+		must.Equal(t, Kind(&alerts.Evidence{Rules: rules}, s), want, "%+v", s)
 	}
 	f(alerts.Share{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save"}, "root cause")
 	f(alerts.Share{Cause: "missing_tool_reply", RootCause: "tool_skipped"}, "root cause", "missing_tool_reply")
@@ -48,16 +46,10 @@ func TestKind(t *testing.T) {
 func TestAlertURL(t *testing.T) {
 	a := alerts.Alert{Name: "Burst", Problem: "dropped"}
 	g := alerts.Group{Key: `problem{service="shop",problem="dropped"}`}
-	if got, want := AlertURL("https://llmtap.example.com/", &g, &a), "https://llmtap.example.com/problem/"+alerts.GroupID(g.Key); got != want {
-		t.Errorf("about a problem: %s, want %s", got, want)
-	}
+	must.Equal(t, AlertURL("https://llmtap.example.com/", &g, &a), "https://llmtap.example.com/problem/"+alerts.GroupID(g.Key), "about a problem")
 	a.Problem = ""
-	if got, want := AlertURL("https://llmtap.example.com", &g, &a), "https://llmtap.example.com/incident/"+a.ID(); got != want {
-		t.Errorf("about none: %s, want %s", got, want)
-	}
-	if got := AlertURL("", &g, &a); got != "" {
-		t.Errorf("without an external URL: %s", got)
-	}
+	must.Equal(t, AlertURL("https://llmtap.example.com", &g, &a), "https://llmtap.example.com/incident/"+a.ID(), "about none")
+	must.Equal(t, AlertURL("", &g, &a), "", "without an external URL")
 }
 
 func TestCounted(t *testing.T) {

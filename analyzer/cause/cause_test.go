@@ -20,9 +20,7 @@ func TestClassify(t *testing.T) {
 		t.Helper()
 		in.Text = []byte(text)
 		want.Class, want.Fix = Class(want.ID), Fix(want.ID, in.Text)
-		if diff := cmp.Diff(want, Classify(in)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", text, diff)
-		}
+		must.Agree(t, cmp.Diff(want, Classify(in)), text)
 	}
 	orphan := `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
 	deepSeek := Input{Status: 400, Variant: wire.DeepSeek}
@@ -107,9 +105,8 @@ func TestMisleading(t *testing.T) {
 		t.Errorf("an orphan found: %+v", c)
 	}
 	in.Rules, in.Provider = nil, "another"
-	if c := Classify(in); c.ID != "orphan_tool_reply" {
-		t.Errorf("of another provider: %+v", c)
-	}
+	c := Classify(in)
+	must.Equal(t, c.ID, "orphan_tool_reply", "of another provider: %+v", c)
 }
 
 // TestWrapping: one text in the envelopes found in the wild.
@@ -127,9 +124,7 @@ func TestWrapping(t *testing.T) {
 		"\x1b]8;;https://example.com\x07An assistant message\x1b]8;;\x1b\\ with 'tool_calls' must be followed by tool messages",
 		`\u001b[33mAn assistant message with 'tool_calls' must\x1b[0m be \033[1mfollowed\e[m by tool messages`,
 	} {
-		if got := Classify(Input{Status: 400, Text: []byte(text)}).ID; got != "missing_tool_reply" {
-			t.Errorf("%s: %s", text, got)
-		}
+		must.Equal(t, Classify(Input{Status: 400, Text: []byte(text)}).ID, "missing_tool_reply", "%s", text)
 	}
 }
 
@@ -141,13 +136,9 @@ func TestContractions(t *testing.T) {
 		"shouldnt":                        "should not",
 		"parent isnt_set content":         "parent isnt_set content",
 	} {
-		if got := string(normalise(nil, []byte(text))); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		must.Equal(t, string(normalise(nil, []byte(text))), want, "%s", text)
 	}
-	if got := Cluster("it doesn't"); got != "it doesnt" {
-		t.Errorf("cluster: %q", got)
-	}
+	must.Equal(t, Cluster("it doesn't"), "it doesnt", "cluster")
 }
 
 // TestAddresses: the names in an address, and what follows a reference, state nothing; the extension of a file does.
@@ -158,9 +149,7 @@ func TestAddresses(t *testing.T) {
 		"Timeout while downloading https://example.com/a.png.":                                                            "image_invalid",
 		"Rate limit reached at https://example.com/v1, retry":                                                             "rate_limit",
 	} {
-		if got := Classify(Input{Status: 400, Text: []byte(text)}).ID; got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
+		must.Equal(t, Classify(Input{Status: 400, Text: []byte(text)}).ID, want, "%s", text)
 	}
 }
 
@@ -174,9 +163,7 @@ func TestNames(t *testing.T) {
 		"item req_011CdufXo8 /8xznAGy4HcY": "item req_011cdufxo8 /8xznagy4hcy",
 		"tool_callId finishReason\nUser":   "tool_call_id finish_reason user",
 	} {
-		if got := string(normalise(nil, []byte(text))); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+		must.Equal(t, string(normalise(nil, []byte(text))), want, "%s", text)
 	}
 }
 
@@ -249,13 +236,9 @@ func TestRegistry(t *testing.T) {
 	var ids []string
 	for _, c := range spec.Causes {
 		ids = append(ids, c.ID)
-		if Class(c.ID) != c.Class {
-			t.Errorf("%s: class %q, want %q", c.ID, Class(c.ID), c.Class)
-		}
+		must.Equal(t, Class(c.ID), c.Class, "%s: class", c.ID)
 		known := slices.DeleteFunc(append([]string{}, rulesOf[c.ID]...), func(rule string) bool { return slices.Contains(newRules, rule) })
-		if diff := cmp.Diff(c.Rules, known); diff != "" {
-			t.Errorf("%s: rules differ (-want +got):\n%s", c.ID, diff)
-		}
+		must.Agree(t, cmp.Diff(c.Rules, known), c.ID, "rules differ")
 	}
 	slices.Sort(ids)
 	must.Agree(t, cmp.Diff(ids, IDs()), "causes differ")
@@ -287,9 +270,7 @@ func readJSON(t testing.TB, path string, v any) {
 	if err != nil {
 		t.Skipf("SKIPPED, the shared material is not here: %v", err)
 	}
-	if err := json.Unmarshal(b, v); err != nil {
-		t.Fatalf("decode %s: %v", path, err)
-	}
+	must.Do(t, json.Unmarshal(b, v), "decode", path)
 }
 
 // The rule of tool_schema_invalid is about the number and the names of tools: a text about one schema does not name it.

@@ -1,11 +1,11 @@
 package cause
 
 import (
-	"encoding/json"
 	"fmt"
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -27,10 +27,7 @@ func corpus(t testing.TB) []record {
 	t.Helper()
 	var rs []record
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
-		var r record
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatalf("decode record: %v", err)
-		}
+		r := must.JSON[record](t, line)
 		rs = append(rs, r)
 	})
 	return rs

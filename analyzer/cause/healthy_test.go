@@ -26,9 +26,7 @@ func TestHealthyBodies(t *testing.T) {
 	body := func(id, text string) {
 		for _, log := range []bool{false, true} {
 			bodies++
-			if got := states(text, log); got != "" {
-				t.Errorf("%s, log %v: %s: %.300s", id, log, got, text)
-			}
+			must.Equal(t, states(text, log), "", "%s, log %v: %.300s", id, log, text)
 		}
 	}
 	var within func(v json.RawMessage)
@@ -88,9 +86,7 @@ func TestHealthyBodies(t *testing.T) {
 func TestMembersAreClauses(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		if got := states(text, true); got != want {
-			t.Errorf("%s: %s instead of %s", text, got, want)
-		}
+		must.Equal(t, states(text, true), want, "%s", text)
 	}
 	f(`{"audio_tokens":0,"rejected_prediction_tokens":0}`, "")
 	f(`{ "image" : "none" , "state" : "invalid" }`, "")
@@ -115,9 +111,7 @@ func TestEndsOfLongTexts(t *testing.T) {
 	f := func(name, text, want string) {
 		t.Helper()
 		for _, log := range []bool{false, true} {
-			if got := states(text, log); got != want {
-				t.Errorf("%s, log %v: %q instead of %q", name, log, got, want)
-			}
+			must.Equal(t, states(text, log), want, "%s, log %v", name, log)
 		}
 	}
 	words := strings.Repeat("and so on ", maxRead/4)

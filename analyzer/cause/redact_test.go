@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestRedact(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		if got := Redact([]byte(text)); got != want {
-			t.Errorf("Redact(%q)\n got %q\nwant %q", text, got, want)
-		}
+		must.Equal(t, Redact([]byte(text)), want, "Redact(%q)", text)
 	}
 	f("", "")
 	f("Incorrect API key provided: sk-proj-abc123DEF456ghi789.", "Incorrect API key provided: sk-***.")
@@ -31,9 +31,7 @@ func TestCluster(t *testing.T) {
 	same := func(texts ...string) {
 		t.Helper()
 		for _, text := range texts[1:] {
-			if a, b := Cluster(texts[0]), Cluster(text); a != b {
-				t.Errorf("two clusters:\n%q\n%q", a, b)
-			}
+			must.Equal(t, Cluster(texts[0]), Cluster(text), "cluster of %s", text)
 		}
 	}
 	same(`{"error":{"message":"Widget 'alpha' of message 3 failed (request id: 20240606172214)"}}`,

@@ -27,9 +27,7 @@ func sentences(t testing.TB, path string) []sentence {
 	var all []sentence
 	for s := bufio.NewScanner(file); s.Scan(); {
 		var one sentence
-		if err := json.Unmarshal(s.Bytes(), &one); err != nil {
-			t.Fatalf("decode %s: %v", s.Bytes(), err)
-		}
+		must.Do(t, json.Unmarshal(s.Bytes(), &one), "decode", s.Text())
 		all = append(all, one)
 	}
 	return all
@@ -122,9 +120,7 @@ func TestWrappings(t *testing.T) {
 		want := Classify(Input{Status: s.Status, Text: []byte(wrap(1, s.Text, s.Status))}).ID
 		for n := range 8 {
 			text := wrap(n, s.Text, s.Status)
-			if got := Classify(Input{Status: s.Status, Text: []byte(text)}).ID; got != want {
-				t.Errorf("%s instead of %s: %s", got, want, text)
-			}
+			must.Equal(t, Classify(Input{Status: s.Status, Text: []byte(text)}).ID, want, "%s", text)
 		}
 	}
 }

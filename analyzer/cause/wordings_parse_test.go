@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,9 +19,7 @@ func TestParseWordings(t *testing.T) {
 
 	f := func(conditions bool, text, want string) {
 		t.Helper()
-		if _, err := parseRows(text, conditions, newIndex(concepts)); err == nil || err.Error() != want {
-			t.Errorf("%q: error %v, want %s", text, err, want)
-		}
+		must.Equal(t, fmt.Sprint(must.Err(parseRows(text, conditions, newIndex(concepts)))), want, "%q", text)
 	}
 	f(false, "\tcause: auth\n", "line 1: indented line without an entry")
 	f(false, "bad key\n\tcuase: auth\n", `line 2: unknown field "cuase: auth"`)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -23,14 +24,12 @@ func TestWordings(t *testing.T) {
 	f := func(v wire.Variant, cause, text string) {
 		t.Helper()
 		body := fmt.Sprintf(envelope[v], text)
-		if got := Classify(Input{Status: 400, Text: []byte(body), Variant: v}); got.ID != cause {
-			t.Errorf("%s: %s by %q, want %s", body, got.ID, got.StatedBy, cause)
-		}
+		got := Classify(Input{Status: 400, Text: []byte(body), Variant: v})
+		must.Equal(t, got.ID, cause, "%s: by %q", body, got.StatedBy)
 		// the same through a gateway whose own table is matched first
 		body = fmt.Sprintf(envelope[wire.OpenRouter], body)
-		if got := Classify(Input{Status: 502, Text: []byte(body), Variant: wire.OpenRouter}); got.ID != cause {
-			t.Errorf("%s: %s by %q, want %s", body, got.ID, got.StatedBy, cause)
-		}
+		got = Classify(Input{Status: 502, Text: []byte(body), Variant: wire.OpenRouter})
+		must.Equal(t, got.ID, cause, "%s: by %q", body, got.StatedBy)
 	}
 	f(wire.OpenAI, "orphan_tool_reply", "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.")
 	f(wire.OpenAI, "missing_tool_reply", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: call_x")

@@ -113,9 +113,7 @@ func TestPairingIsLinear(t *testing.T) {
 		r := build(10_000, f[0], f[1])
 		p := NewChecker(nil).pairing
 		p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil)
-		if n := testing.AllocsPerRun(3, func() { p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
+		must.Equal(t, testing.AllocsPerRun(3, func() { p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil) }), 0, "%s: allocations", name)
 		start := slowtest.Processor(t)
 		p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil)
 		if d := slowtest.Processor(t) - start; d > 200*time.Millisecond {

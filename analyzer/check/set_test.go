@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"strconv"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestSet(t *testing.T) {
@@ -32,7 +34,5 @@ func TestSet(t *testing.T) {
 
 	key := []byte("call_1")
 	p.Set(64)
-	if n := testing.AllocsPerRun(10, func() { p.Set(64).Add(key) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	must.Equal(t, testing.AllocsPerRun(10, func() { p.Set(64).Add(key) }), 0, "allocations")
 }

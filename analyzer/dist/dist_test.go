@@ -60,8 +60,7 @@ func TestMergeAndJSON(t *testing.T) {
 	text, err := json.Marshal(c)
 	must.Do(t, err)
 	must.Equal(t, string(text), `"91404 0x2 7 31x2 28"`, "JSON")
-	var back Dist
-	must.Do(t, json.Unmarshal(text, &back))
+	back := must.JSON[Dist](t, text)
 	must.Agree(t, cmp.Diff(c, back))
 	must.Equal(t, a.N, 4, "values of what was cloned")
 	for _, bad := range []string{`""`, `"x"`, `"-1"`, `"1 257"`, `"1 3x0"`, `"1 3 0"`, `"1 3x"`, `"1 "`, `"1 2  3"`, "[1,2]"} {

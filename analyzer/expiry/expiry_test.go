@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
@@ -37,9 +39,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("due %v at %v, want at the deadline", due, at)
 	}
 	q.Renew(q.Get("a"), second(3))
-	if got := keys(q); !slices.Equal(got, []string{"b", "c", "a"}) {
-		t.Errorf("order %v after a renewal", got)
-	}
+	must.Agree(t, cmp.Diff([]string{"b", "c", "a"}, keys(q)), "order after a renewal")
 	if e := q.Take("c"); e.Value != 3 || q.Get("c") != nil || q.Len() != 2 {
 		t.Errorf("took %+v, %d left", e, q.Len())
 	}
@@ -47,9 +47,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("took %s and %s, %d left", a.Key, b.Key, q.Len())
 	}
 	q.Add("d", 4, 1, second(4))
-	if got := keys(q); !slices.Equal(got, []string{"d"}) {
-		t.Errorf("entries %v after the queue was empty", got)
-	}
+	must.Agree(t, cmp.Diff([]string{"d"}, keys(q)), "entries after the queue was empty")
 }
 
 func TestGenerations(t *testing.T) {
@@ -60,9 +58,7 @@ func TestGenerations(t *testing.T) {
 	if v, ok := g.Get("a"); v != 2 || !ok || g.Newest("a", second(10)) != 2 || g.Newest("a", second(20)) != 0 {
 		t.Errorf("value %d, %v", v, ok)
 	}
-	if got := slices.Collect(g.All("a")); !slices.Equal(got, []int{1, 2}) {
-		t.Errorf("values %v of all generations", got)
-	}
+	must.Agree(t, cmp.Diff([]int{1, 2}, slices.Collect(g.All("a"))), "values of all generations")
 	if g.MinSeq() != 7 || g.Len() != 3 {
 		t.Errorf("oldest sequence %d of %d entries", g.MinSeq(), g.Len())
 	}

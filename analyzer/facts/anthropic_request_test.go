@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -222,8 +221,7 @@ func TestAnthropicBounds(t *testing.T) {
 func anthropicExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
 	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
-		var e exchange
-		must.Do(tb, json.Unmarshal(line, &e))
+		e := must.JSON[exchange](tb, line)
 		if e.API == "anthropic.messages" || e.API == "bedrock.invoke" && strings.Contains(string(e.Request), `"anthropic_version"`) {
 			f(&e)
 		}

@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"bytes"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -132,9 +131,7 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 		case want.Text != nil && (r.Content != String || r.ContentHash != xxh3.HashString(*want.Text) || r.ContentBytes != len(*want.Text)):
 			t.Errorf("%s: content %d, %d bytes, want %q", e.ID, r.Content, r.ContentBytes, *want.Text)
 		}
-		if diff := cmp.Diff(want.Calls, r.Calls, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: calls (-reference +scan):\n%s", e.ID, diff)
-		}
+		must.Agree(t, cmp.Diff(want.Calls, r.Calls, cmpopts.EquateEmpty()), e.ID, "calls (-reference +scan)")
 		calls += len(r.Calls)
 		if want.Signed != 0 {
 			signed++
@@ -173,10 +170,6 @@ func TestAnthropicAnswerIsRecognised(t *testing.T) {
 			t.Errorf("answer %+v, message %+v", r, m)
 		}
 	}
-	if diff := cmp.Diff(unary.Calls, stream.Calls); diff != "" {
-		t.Errorf("calls (-unary +stream):\n%s", diff)
-	}
-	if !bytes.Equal(m.Calls[0].Name, []byte("f")) {
-		t.Errorf("call %q", m.Calls[0].Name)
-	}
+	must.Agree(t, cmp.Diff(unary.Calls, stream.Calls), "calls (-unary +stream)")
+	must.Equal(t, string(m.Calls[0].Name), "f", "call")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -91,9 +92,7 @@ func checkBedrock(t *testing.T, f *Request, body []byte) {
 	if !json.Valid(body) || !utf8.Valid(body) || parse(body).kind != Object {
 		return
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
+	must.Do(t, err, string(body))
 	n := parse(body).get("messages")
 	var want, got []Message
 	if n.kind == Array {

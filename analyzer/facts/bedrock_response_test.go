@@ -187,9 +187,7 @@ func TestBedrockAnswerEqualsCopy(t *testing.T) {
 		bedrockDelta(2, `{"text":"I read <a"}`)+bedrockDelta(2, `{"text":".go> and "}`)+bedrockStop(2)+bedrockDelta(3, `{"text":"then b.go.\n"}`)+bedrockStop(3)+
 		bedrockStart(4, `{"toolUse":{"toolUseId":"t1","name":"read"}}`)+bedrockDelta(4, `{"toolUse":{"input":"{\"path\":\"a.go\"}"}}`)+bedrockStop(4)+
 		event("messageStop", `{"stopReason":"tool_use"}`))
-	if diff := cmp.Diff(unary, stream, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-unary +stream):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(unary, stream, cmpopts.EquateEmpty()), "(-unary +stream)")
 	if m.ContentHash == 0 || m.ContentHash != unary.ContentHash || m.Signed == 0 || unary.Signed[0] != (Signed{Hash: m.Signed}) ||
 		string(m.Calls[0].ID) != unary.Calls[0].ID {
 		t.Errorf("message %+v\nanswer %+v", m, unary)
@@ -247,8 +245,7 @@ func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseC
 			}
 		}
 		if u := e.Delta.ToolUse; u != nil && !server {
-			var piece string
-			must.Do(t, json.Unmarshal(u.Input, &piece))
+			piece := must.JSON[string](t, u.Input)
 			calls[len(calls)-1].Arguments += piece
 		}
 	}
@@ -275,9 +272,7 @@ func TestBedrockRecordedAnswers(t *testing.T) {
 		}
 		if e.Status >= 400 {
 			failures++
-			if !bytes.Equal(r.Error, body) {
-				t.Errorf("%s: error %s", e.ID, r.Error)
-			}
+			must.Equal(t, string(r.Error), string(body), "%s: error", e.ID)
 			return
 		}
 		answers++

@@ -19,9 +19,7 @@ func TestCache(t *testing.T) {
 			c.scan(t, d, []byte(body))
 			must.Agree(t, cmp.Diff(want, *c.after.Cache(), cmpopts.IgnoreUnexported(Cache{}), cmpopts.EquateEmpty()), body)
 		}
-		if c.after.Cache().Marked() != (len(want.Marks) > 0 || want.Automatic) {
-			t.Errorf("%s: Marked() = %v", body, c.after.Cache().Marked())
-		}
+		must.Equal(t, c.after.Cache().Marked(), (len(want.Marks) > 0 || want.Automatic), "%s: Marked()", body)
 	}
 	marks := func(m ...Mark) Cache { return Cache{Marks: m} }
 	f(wire.Anthropic, `{"tools":[{"name":"f","input_schema":{"cache_control":{}}},{"name":"g","cache_control":{"type":"ephemeral","ttl":"1h"}}],
@@ -79,9 +77,7 @@ func TestEachTool(t *testing.T) {
 				got = append(got, ToolName(p.Of([]byte(body))))
 			}
 			must.Agree(t, cmp.Diff(names, got), body)
-			if len(got) != c.after.ToolCount {
-				t.Errorf("%s: %d tools", body, c.after.ToolCount)
-			}
+			must.Equal(t, len(got), c.after.ToolCount, "tools of %s", body)
 		}
 	}
 	f(wire.OpenAIChat, `{"tools": [ {"type":"function","function":{"name":"f","parameters":{"name":"x"}}} , {"type":"custom","custom":{"name":"g"}},{"type":"web_search"},7]}`, "f", "g", "", "")

@@ -3,6 +3,7 @@ package facts
 import (
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire/eventstream"
 )
@@ -15,9 +16,7 @@ func TestCacheUsage(t *testing.T) {
 	f := func(d wire.Dialect, body string, want usage) {
 		t.Helper()
 		r := answerIn(t, d, "", body)
-		if got := (usage{r.InputTokens, r.CachedTokens, r.CacheWritten, r.CacheHour, r.CacheReported}); got != want {
-			t.Errorf("%s\n%+v, want %+v", body, got, want)
-		}
+		must.Equal(t, usage{r.InputTokens, r.CachedTokens, r.CacheWritten, r.CacheHour, r.CacheReported}, want, "%s", body)
 	}
 	chat := func(u string, want usage) {
 		t.Helper()

@@ -37,9 +37,7 @@ func checkRequest(t *testing.T, d wire.Dialect, reference func([]byte) Request, 
 		}
 		return
 	}
-	if err != nil {
-		t.Fatalf("%q: %v", body, err)
-	}
+	must.Do(t, err, string(body))
 	if diff := cmp.Diff(reference(body), *f, sameFacts); diff != "" {
 		t.Fatalf("%s\nfacts (-reference +scan):\n%s", body, diff)
 	}
@@ -221,9 +219,7 @@ func TestScanMessages(t *testing.T) {
 	must.Do(t, ScanMessages(wire.OpenAIChat, body, &f))
 	want := refMessages(body, parse(body))
 	want.Bare = true
-	if diff := cmp.Diff(want, f, sameFacts); diff != "" {
-		t.Errorf("facts (-reference +scan):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(want, f, sameFacts), "facts (-reference +scan)")
 	must.Is(t, ScanMessages(wire.OpenAIChat, []byte(`{}`), &f), ErrNotJSON, "object")
 	if err := ScanMessages(wire.Other, body, &f); !errors.Is(err, ErrDialect) || len(f.Messages) != 0 {
 		t.Errorf("other dialect: error %v, %d messages", err, len(f.Messages))

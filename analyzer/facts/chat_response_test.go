@@ -126,8 +126,7 @@ func TestScanResponseNative(t *testing.T) {
 func TestScanRecordedNative(t *testing.T) {
 	n := 0
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
-		var e exchange
-		must.Do(t, json.Unmarshal(line, &e))
+		e := must.JSON[exchange](t, line)
 		if e.API != "ollama.chat" {
 			return
 		}

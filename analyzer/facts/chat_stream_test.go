@@ -2,7 +2,6 @@ package facts
 
 import (
 	"bytes"
-	"encoding/json"
 	"strconv"
 	"strings"
 	"testing"
@@ -228,8 +227,7 @@ func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, fi
 		}
 	}
 	read := func(b []byte, stream bool) {
-		var c chunk
-		must.Do(t, json.Unmarshal(b, &c), string(b))
+		c := must.JSON[chunk](t, b)
 		for _, choice := range c.Choices {
 			if choice.Index != 0 {
 				continue

@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -91,8 +90,7 @@ func TestScanCohereRequest(t *testing.T) {
 func TestScanRecordedCohere(t *testing.T) {
 	var n, streams, withCalls int
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
-		var e exchange
-		must.Do(t, json.Unmarshal(line, &e))
+		e := must.JSON[exchange](t, line)
 		if e.API != "cohere.chat" || !strings.Contains(e.URL, "/v2/chat") {
 			return
 		}

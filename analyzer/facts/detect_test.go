@@ -2,7 +2,6 @@ package facts
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -73,8 +72,7 @@ func TestDetectRecorded(t *testing.T) {
 	}
 	n := map[wire.Target]int{}
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
-		var e exchange
-		must.Do(t, json.Unmarshal(line, &e))
+		e := must.JSON[exchange](t, line)
 		got := Detect(e.URL, "", e.Request)
 		want, ok := apis[e.API]
 		switch {

@@ -198,8 +198,7 @@ func exchanges(tb testing.TB, api string, f func(e *exchange)) {
 		if !bytes.Contains(line, []byte(api)) {
 			return
 		}
-		var e exchange
-		must.Do(tb, json.Unmarshal(line, &e))
+		e := must.JSON[exchange](tb, line)
 		if e.API == api {
 			f(&e)
 		}

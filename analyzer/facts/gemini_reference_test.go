@@ -93,9 +93,7 @@ func checkGemini(t *testing.T, f *Request, body []byte) {
 	err := ScanRequest(wire.Gemini, body, f)
 	checkSpans(t, body, f)
 	if want, whole := readGemini(body); whole {
-		if err != nil {
-			t.Fatalf("%q: %v", body, err)
-		}
+		must.Do(t, err, string(body))
 		compareGemini(t, fmt.Sprintf("%q", body), want, f)
 	}
 }
@@ -146,9 +144,7 @@ func TestGeminiRecordedRequests(t *testing.T) {
 		for _, name := range f.Tools {
 			got = append(got, string(name))
 		}
-		if !slices.Equal(got, declared) {
-			t.Errorf("%s: tools %q, want %q", e.ID, got, declared)
-		}
+		must.Agree(t, cmp.Diff(declared, got), e.ID, "tools")
 		n++
 		tools += len(got)
 		for i := range f.Messages {

@@ -196,9 +196,7 @@ func TestGeminiStreamIsUnary(t *testing.T) {
 		}
 		events, array := streamed(chunks...)
 		for _, body := range []string{events, array} {
-			if diff := cmp.Diff(want, scan(body), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s (-unary +stream):\n%s", body, diff)
-			}
+			must.Agree(t, cmp.Diff(want, scan(body), cmpopts.EquateEmpty()), body, "(-unary +stream)")
 		}
 	}
 }

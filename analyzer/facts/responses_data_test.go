@@ -86,9 +86,7 @@ func readItems(t *testing.T, e *exchange, body []byte) (a refItems) {
 			a = last.Response
 		}
 	}
-	if err != nil {
-		t.Fatalf("%s: %v", e.ID, err)
-	}
+	must.Do(t, err, e.ID)
 	a.done = done
 	return a
 }

@@ -90,7 +90,6 @@ func (e *exchange) body(tb testing.TB) []byte {
 	if !bytes.HasPrefix(e.Response, []byte(`"`)) {
 		return e.Response
 	}
-	var text string
-	must.Do(tb, json.Unmarshal(e.Response, &text))
+	text := must.JSON[string](tb, e.Response)
 	return []byte(text)
 }

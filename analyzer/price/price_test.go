@@ -1,6 +1,7 @@
 package price
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -14,9 +15,7 @@ func TestTable(t *testing.T) {
 	must.Equal(t, Table{}.Bound(), "[]", "Bound without prices")
 	p[0].Output, p[1].Model, p[2].CacheHour = -1, "", math.NaN()
 	want := "prices[0].output: -1 is not a price\nprices[1].model: is empty; * matches any model\nprices[2].cache_hour: NaN is not a price"
-	if err := p.Validate(); err == nil || err.Error() != want {
-		t.Errorf("Validate: %v, want %s", err, want)
-	}
+	must.Equal(t, fmt.Sprint(p.Validate()), want, "Validate")
 }
 
 func TestMatches(t *testing.T) {

@@ -20,9 +20,8 @@ func TestChanged(t *testing.T) {
 			if detail != want || !strings.HasPrefix(was, is[:max(at, 0)]) || (at < 0) != (before == after) {
 				t.Errorf("%s\n%s\n%q from %d on, want %q", was, is, detail, at, want)
 			}
-			if _, back := Changed([]byte(is), []byte(was)); back != want {
-				t.Errorf("%s\n%s\n%q in the other direction, want %q", is, was, back, want)
-			}
+			_, back := Changed([]byte(is), []byte(was))
+			must.Equal(t, back, want, "%s\n%s\nin the other direction", is, was)
 		}
 	}
 	const rules = "You are a careful assistant of Acme Logistics.\nAnswer in one paragraph. Never promise a refund.\n"
@@ -129,9 +128,8 @@ func TestChanged(t *testing.T) {
 
 func TestChangedMessage(t *testing.T) {
 	// The role of a message says nothing about its text.
-	if _, detail := Changed([]byte(`{"role":"user","content":"Tell me a joke"}`), []byte(`{"role":"user","content":"Tell me another"}`)); detail != "" {
-		t.Errorf("%q", detail)
-	}
+	_, detail := Changed([]byte(`{"role":"user","content":"Tell me a joke"}`), []byte(`{"role":"user","content":"Tell me another"}`))
+	must.Equal(t, detail, "", "a changed text")
 	// Keys of the message itself in another order.
 	if at, detail := Changed([]byte(`{"role":"user","content":"a"}`), []byte(`{"content":"a","role":"user"}`)); at != 2 || detail != DetailKeyOrder {
 		t.Errorf("%d, %q", at, detail)

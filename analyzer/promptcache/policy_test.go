@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -62,18 +63,14 @@ func TestPolicyOf(t *testing.T) {
 		if p.Provider != c.provider || p.Minimum != c.minimum || p.Unit != c.unit || p.Ends != c.ends || p.TTL != c.ttl {
 			t.Errorf("%s %s: %+v, want %v", c.variant, c.model, *p, c)
 		}
-		if p.Known() != (c.provider != "") {
-			t.Errorf("%s %s: Known() = %v", c.variant, c.model, p.Known())
-		}
+		must.Equal(t, p.Known(), c.provider != "", "%s %s: Known()", c.variant, c.model)
 	}
 }
 
 func TestReusable(t *testing.T) {
 	f := func(p Policy, n, want int64) {
 		t.Helper()
-		if got := p.Reusable(n); got != want {
-			t.Errorf("%d of %d tokens with a minimum of %d, want %d", got, n, p.Minimum, want)
-		}
+		must.Equal(t, p.Reusable(n), want, "%d tokens with a minimum of %d", n, p.Minimum)
 	}
 	steps := Policy{Minimum: 1024, Unit: 128, Ends: EndUnits}
 	f(steps, 1023, 0)
@@ -101,9 +98,7 @@ func TestPolicyParameter(t *testing.T) {
 
 func TestPolicyOfAllocates(t *testing.T) {
 	target := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OtherVariant, Model: "some-model-of-a-gateway"}
-	if n := testing.AllocsPerRun(100, func() { Of(target, false) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	must.Equal(t, testing.AllocsPerRun(100, func() { Of(target, false) }), 0, "allocations")
 }
 
 func BenchmarkPolicyOf(b *testing.B) {

@@ -76,9 +76,7 @@ func TestRecordedUsage(t *testing.T) {
 		} else {
 			x.agree++
 		}
-		if (why != "") != shortReads[n] {
-			t.Errorf("%d: %s %s: %q is new", n, name, target.Model, why)
-		}
+		must.Equal(t, why != "", shortReads[n], "%d: %s %s: new is %q", n, name, target.Model, why)
 	})
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -24,10 +25,7 @@ func TestApply(t *testing.T) {
 		{"replace", "", "/a~1b/1/c", "2", "{\n  \"a/b\": [1, {\"c\": 2}],\n  \"~\": {}\n}"},
 		{"move", "/a~1b/1/c", "/~0/c", "", "{\n  \"a/b\": [1, {}],\n  \"~\": {\"c\":\"x\"}\n}"},
 	} {
-		got, err := Apply([]byte(doc), []Operation{{Op: c.op, From: c.from, Path: c.path, Value: json.RawMessage(c.value)}})
-		if err != nil || string(got) != c.want {
-			t.Errorf("%s %s: %v\n%s\nwant\n%s", c.op, c.path, err, got, c.want)
-		}
+		must.Equal(t, string(must.Get(Apply([]byte(doc), []Operation{{Op: c.op, From: c.from, Path: c.path, Value: json.RawMessage(c.value)}}))(t)), c.want, "%s %s", c.op, c.path)
 	}
 	for _, o := range []Operation{
 		{Op: "remove", Path: ""},

@@ -84,9 +84,7 @@ func TestRandomHistories(t *testing.T) {
 			o.Answers = append(o.Answers, []byte(all[r.IntN(len(all))]))
 		}
 		res, err := Repair(target, body, o)
-		if err != nil {
-			t.Fatalf("%s: %v\n%s\n%s", target.Variant, err, body, bytes.Join(o.Answers, []byte("\n")))
-		}
+		must.Do(t, err, target.Variant, string(body))
 		for _, v := range res.Left {
 			left[v.Rule.ID+" of "+string(target.Dialect)+": "+v.Detail]++
 		}

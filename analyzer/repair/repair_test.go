@@ -32,9 +32,7 @@ func repaired(t testing.TB, target wire.Target, body []byte, o Options) *Result 
 	healthy := len(broken(t, target, body, o)) == 0
 	before := bytes.Clone(body)
 	res, err := Repair(target, body, o)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, body)
-	}
+	must.Do(t, err, string(body))
 	if !bytes.Equal(before, body) {
 		t.Fatal("the input was changed")
 	}
@@ -49,9 +47,8 @@ func repaired(t testing.TB, target wire.Target, body []byte, o Options) *Result 
 	}
 	patched := body
 	for _, o := range res.Patch() {
-		if patched, err = apply(patched, o); err != nil {
-			t.Fatalf("apply the patch: %v", err)
-		}
+		patched, err = apply(patched, o)
+		must.Do(t, err, "apply the patch")
 	}
 	if !bytes.Equal(patched, res.Body) {
 		t.Fatalf("the patch does not lead to the result:\n%s\n%s", patched, res.Body)

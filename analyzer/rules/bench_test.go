@@ -133,9 +133,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 		if v := c.Check(r, s.target, nil); v != nil {
 			t.Errorf("%s: found %s", s.target.Dialect, say(v[0]))
 		}
-		if n := testing.AllocsPerRun(10, func() { c.Check(r, s.target, nil) }); n != 0 {
-			t.Errorf("%s: %v allocations", s.target.Dialect, n)
-		}
+		must.Equal(t, testing.AllocsPerRun(10, func() { c.Check(r, s.target, nil) }), 0, "%s: allocations", s.target.Dialect)
 	}
 }
 

@@ -54,9 +54,7 @@ func TestAcceptedExchanges(t *testing.T) {
 			Status  int
 			Request json.RawMessage
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatalf("decode exchange: %v", err)
-		}
+		must.Do(t, json.Unmarshal(line, &x), "decode exchange")
 		if x.Status/100 != 2 || len(x.Request) == 0 || x.Request[0] != '{' {
 			return
 		}
@@ -86,9 +84,7 @@ func TestAcceptedConversations(t *testing.T) {
 			Previous               json.RawMessage `json:"previous_response_id"`
 			Conversation           json.RawMessage `json:"conversation_state"`
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatalf("decode conversation: %v", err)
-		}
+		must.Do(t, json.Unmarshal(line, &x), "decode conversation")
 		dialect, ok := dialects[x.Format]
 		if !ok || x.Status != 0 && x.Status/100 != 2 {
 			return

@@ -150,8 +150,7 @@ func TestRecordedTexts(t *testing.T) {
 	rows := rules.Stands(t)
 	texts := 0
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
-		var x struct{ ID, Provider, Body, Cause string }
-		must.Do(t, json.Unmarshal(line, &x))
+		x := must.JSON[struct{ ID, Provider, Body, Cause string }](t, line)
 		for _, rule := range rules.All {
 			if rule.ID != x.Cause { // of a cause with several rules, the text does not show which
 				continue

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -20,9 +21,7 @@ func TestModels(t *testing.T) {
 		for _, v := range check.NewChecker([]*check.Rule{rule}).Check(scan(t, target, []byte(body)), target, nil) {
 			got = v.Predicted
 		}
-		if got != want {
-			t.Errorf("%s for %s: %q, want %q", rule.ID, model, got, want)
-		}
+		must.Equal(t, got, want, "%s for %s", rule.ID, model)
 	}
 
 	twice := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]}, {"role": "user", "content": [{"text": "Which?"}]}]}`
@@ -130,7 +129,5 @@ func TestSetRulesAllocateNothing(t *testing.T) {
 	if v := c.Check(r, target, nil); v != nil {
 		t.Fatalf("found %v", v)
 	}
-	if n := testing.AllocsPerRun(10, func() { c.Check(r, target, nil) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	must.Equal(t, testing.AllocsPerRun(10, func() { c.Check(r, target, nil) }), 0, "allocations")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
@@ -91,9 +92,7 @@ func (s *suite) play(d wire.Dialect, id string, messages json.RawMessage) {
 }
 
 func (s *suite) findings(d wire.Dialect, messages json.RawMessage) []check.Violation {
-	if err := facts.ScanMessages(d, messages, &s.facts); err != nil {
-		s.t.Fatalf("scan %s: %v", d, err)
-	}
+	must.Do(s.t, facts.ScanMessages(d, messages, &s.facts), "scan", d)
 	return s.checker.Check(&s.facts, wire.Target{Dialect: d, Variant: d.Variants()[0]}, nil)
 }
 

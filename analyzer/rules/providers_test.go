@@ -149,9 +149,7 @@ func TestProviders(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile("PROVIDERS.md", []byte(page), 0o600))
 	}
-	if string(must.Get(os.ReadFile("PROVIDERS.md"))(t)) != page {
-		t.Error("PROVIDERS.md is out of date; run go generate ./analyzer/rules")
-	}
+	must.Equal(t, string(must.Get(os.ReadFile("PROVIDERS.md"))(t)), page, "PROVIDERS.md; run go generate ./analyzer/rules")
 }
 
 // providersPage is the page of all rows, with a table for each variant.

@@ -93,9 +93,7 @@ func TestTestdata(t *testing.T) {
 				dir, _ := filepath.Split(name)
 				cases[dir]++
 				if dir == "bad/" {
-					if diff := cmp.Diff(want[name], all); diff != "" {
-						t.Errorf("%s: findings differ (-want +got):\n%s", f.Name, diff)
-					}
+					must.Agree(t, cmp.Diff(want[name], all), f.Name, "findings differ")
 					if found == 0 {
 						t.Errorf("%s: shows no %s", f.Name, rule.ID)
 					}
@@ -128,26 +126,18 @@ func TestRegistry(t *testing.T) {
 		if strings.ContainsAny(r.Title()+r.Fix, "|\n") {
 			t.Errorf("%s: title or fix breaks the Markdown table", r.ID)
 		}
-		if ByID(r.ID) != r {
-			t.Errorf("ByID(%q) is another rule", r.ID)
-		}
+		must.Equal(t, ByID(r.ID), r, "ByID(%q)", r.ID)
 	}
 	if !slices.IsSorted(sorted) {
 		t.Errorf("All is not sorted by id: %q", sorted)
 	}
 	for _, id := range sorted {
-		if _, err := os.Stat(id + ".go"); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, must.Err(os.Stat(id+".go")))
 	}
 	archives := must.Get(filepath.Glob("testdata/*.txtar"))(t)
 	for i, a := range archives {
 		archives[i] = strings.TrimSuffix(filepath.Base(a), ".txtar")
 	}
-	if diff := cmp.Diff(sorted, archives); diff != "" {
-		t.Errorf("testdata and All differ (-rules +archives):\n%s", diff)
-	}
-	if n := strings.Count(Table(), "\n"); n != len(All)+2 {
-		t.Errorf("Table has %d lines, want %d", n, len(All)+2)
-	}
+	must.Agree(t, cmp.Diff(sorted, archives), "testdata and All differ (-rules +archives)")
+	must.Equal(t, strings.Count(Table(), "\n"), len(All)+2, "lines of Table")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -16,8 +17,6 @@ func scan(t testing.TB, target wire.Target, body []byte) *facts.Request {
 	if bytes.HasPrefix(bytes.TrimLeft(body, " \n"), []byte("[")) {
 		read = facts.ScanMessages
 	}
-	if err := read(target.Dialect, body, r); err != nil {
-		t.Fatalf("scan %s: %v", target.Dialect, err)
-	}
+	must.Do(t, read(target.Dialect, body, r), "scan", target.Dialect)
 	return r
 }

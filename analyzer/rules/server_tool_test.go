@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -18,18 +19,14 @@ func TestServerToolResult(t *testing.T) {
 	f := func(want int, messages string) {
 		t.Helper()
 		var q facts.Request
-		if err := facts.ScanRequest(wire.Anthropic, []byte(`{"model":"claude-opus-4-8","messages":[`+messages+`]}`), &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, facts.ScanRequest(wire.Anthropic, []byte(`{"model":"claude-opus-4-8","messages":[`+messages+`]}`), &q))
 		n := 0
 		for _, v := range check.NewChecker(InOrder).Check(&q, wire.Target{Dialect: wire.Anthropic, Variant: wire.AnthropicAPI}, nil) {
 			if v.Rule == OrphanToolReply && v.Detail == "server_tool" && v.Predicted == check.Reject {
 				n++
 			}
 		}
-		if n != want {
-			t.Errorf("%d findings instead of %d: %s", n, want, messages)
-		}
+		must.Equal(t, n, want, "findings: %s", messages)
 	}
 	user, said := `{"role":"user","content":"q"}`, func(blocks string) string { return `,{"role":"assistant","content":[` + blocks + `]},` }
 	f(0, user+said(use+","+result+","+text)+user)
@@ -46,18 +43,14 @@ func TestGeminiServerToolResult(t *testing.T) {
 		t.Helper()
 		var q facts.Request
 		body := `{"contents":[{"role":"user","parts":[{"text":"q"}]},{"role":"model","parts":[` + parts + `]},{"role":"user","parts":[{"text":"q"}]}]}`
-		if err := facts.ScanRequest(wire.Gemini, []byte(body), &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, facts.ScanRequest(wire.Gemini, []byte(body), &q))
 		n := 0
 		for _, v := range check.NewChecker(InOrder).Check(&q, wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI}, nil) {
 			if v.Rule == OrphanToolReply && v.Detail == "server_tool" && v.Predicted == check.Lenient {
 				n++
 			}
 		}
-		if n != want {
-			t.Errorf("%d findings instead of %d: %s", n, want, parts)
-		}
+		must.Equal(t, n, want, "findings: %s", parts)
 	}
 	f(0, `{"toolCall":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"toolResponse":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"text":"a"}`)
 	f(1, `{"toolResponse":{"toolType":"GOOGLE_SEARCH_WEB","id":"a"}},{"text":"a"}`)

@@ -127,9 +127,7 @@ func TestFindingsOfConversations(t *testing.T) {
 			Model, Messages, Tools, System json.RawMessage
 			Previous                       json.RawMessage `json:"previous_response_id"`
 		}
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatalf("decode conversation: %v", err)
-		}
+		must.Do(t, json.Unmarshal(line, &c), "decode conversation")
 		d := wire.DialectNamed(c.Format)
 		body := fmt.Appendf(nil, `{%q:%s`, d.Descriptor().Messages, c.Messages)
 		for _, m := range []struct {
@@ -156,9 +154,7 @@ func TestFactsOfExchanges(t *testing.T) {
 			Request, Response json.RawMessage
 			ResponseEncoding  string `json:"response_encoding"`
 		}
-		if err := json.Unmarshal(line, &x); err != nil {
-			t.Fatalf("decode exchange: %v", err)
-		}
+		must.Do(t, json.Unmarshal(line, &x), "decode exchange")
 		u, err := url.Parse(x.URL)
 		path := x.URL
 		if err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rulestest"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -235,9 +236,7 @@ func TestSpecExamples(t *testing.T) {
 				got = append(got, id)
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("for %s (-want +got):\n%s", e.Dialect, diff)
-			}
+			must.Agree(t, cmp.Diff(want, got), "for", e.Dialect)
 			for _, v := range violations(t, e.Target, e.Fixed) {
 				if v.Predicted == check.Reject || v.Rule.ID == e.Rule {
 					t.Errorf("the fixed body shows %s", say(v))

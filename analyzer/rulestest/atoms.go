@@ -2,7 +2,6 @@ package rulestest
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -272,7 +271,3 @@ func user(d wire.Dialect) *Atom {
 func part(d wire.Dialect, text string) json.RawMessage {
 	return json.RawMessage(strings.Replace(d.Descriptor().Texts.Part, "$text", string(write(text)), 1))
 }
-
-func (k atomKind) String() string { return [...]string{"other", "call", "reply"}[k] }
-
-func (a *Atom) String() string { return fmt.Sprintf("%d %s %s %s", a.message, a.role, a.kind, a.id) }

@@ -112,19 +112,13 @@ func converse(t testing.TB, chat []byte) []byte {
 		}
 		out["toolConfig"] = dialect.Object{"tools": tools}
 	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(json.Marshal(out))(t)
 	return b
 }
 
 // ReadJSON decodes a file of the specification, or skips the test where it is absent.
 func ReadJSON(t testing.TB, name string, v any) {
 	t.Helper()
-	b, err := os.ReadFile(recordedtest.Shared(t, "spec", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(recordedtest.Shared(t, "spec", name)))(t)
 	must.Do(t, json.Unmarshal(b, v), "decode", name)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -43,15 +44,11 @@ func TestPreviousResponse(t *testing.T) {
 	if !known || len(calls) != 2 || calls[0].ID != "call_1" || calls[1].ID != "call_2" {
 		t.Errorf("calls %v, known %v", calls, known)
 	}
-	if second.Conversation != first.Conversation {
-		t.Errorf("conversation %s, want %s", second.Conversation, first.Conversation)
-	}
+	must.Equal(t, second.Conversation, first.Conversation, "conversation")
 	if asked[0].State != session.Answered || asked[1].State != session.Missing {
 		t.Errorf("calls are %s and %s", asked[0].State, asked[1].State)
 	}
-	if root := second.RootCause(session.Defect{Rule: "orphan_tool_reply", Message: 1, ToolCallID: "call_1"}); root.ID != session.NoHistory {
-		t.Errorf("root cause %q from a history that is not known", root.ID)
-	}
+	must.Equal(t, second.RootCause(session.Defect{Rule: "orphan_tool_reply", Message: 1, ToolCallID: "call_1"}).ID, session.NoHistory, "root cause from a history that is not known")
 
 	// An answer that was not seen, or belongs to another service, is unknown.
 	if _, known := turn(store, 4, "", "resp_9", "call_1").Chained(); known {
@@ -121,9 +118,7 @@ func TestMessageThread(t *testing.T) {
 	if calls, known := second.Chained(); !known || len(calls) != 1 || second.Conversation != first.Conversation {
 		t.Errorf("calls %v, known %v, conversation %s, want %s", calls, known, second.Conversation, first.Conversation)
 	}
-	if asked[0].State != session.Answered {
-		t.Errorf("the call is %s", asked[0].State)
-	}
+	must.Equal(t, asked[0].State, session.Answered, "state of the call")
 	answer(ask(4, "", false), 5, "msg_4")
 	if _, known := ask(6, "msg_4", true).Chained(); known {
 		t.Error("an answer outside a thread is known by its id")

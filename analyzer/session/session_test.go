@@ -93,12 +93,8 @@ func TestRootCause(t *testing.T) {
 			}
 		}
 		r := last.RootCause(session.Defect{Rule: rule, Message: message, ToolCallID: id})
-		if got := fmt.Sprint(r.ID, " ", r.Detail, " ", r.Confidence); got != want {
-			t.Errorf("%s: got %q, want %q (%s)", name, got, want, r.Evidence)
-		}
-		if (r.Rank() > 0) != (r.Evidence != "" && r.Fix != "") {
-			t.Errorf("%s: evidence %q, fix %q", name, r.Evidence, r.Fix)
-		}
+		must.Equal(t, fmt.Sprint(r.ID, " ", r.Detail, " ", r.Confidence), want, "%s (%s)", name, r.Evidence)
+		must.Equal(t, (r.Rank() > 0), r.Evidence != "" && r.Fix != "", "%s: evidence %q, fix %q", name, r.Evidence, r.Fix)
 	}
 	orphan, missing := "orphan_tool_reply", "missing_tool_reply"
 	said := assistant("", "call_1")
@@ -218,9 +214,8 @@ func TestEviction(t *testing.T) {
 	if k.store.Bytes() > cfg.Bytes+4096 || k.store.TakeEvicted() == 0 {
 		t.Errorf("%d bytes, %d evicted", k.store.Bytes(), k.store.TakeEvicted())
 	}
-	if r := kept.RootCause(session.Defect{Rule: "orphan_tool_reply"}); r.ID != "" {
-		t.Errorf("the conversation in use was forgotten: %+v", r)
-	}
+	r := kept.RootCause(session.Defect{Rule: "orphan_tool_reply"})
+	must.Equal(t, r.ID, "", "the conversation in use was forgotten: %+v", r)
 }
 
 // Messages of another dialect contain more or less each, so their number is no evidence of a shorter history.
@@ -242,9 +237,8 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 			Order: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
 			Target: wire.Target{Dialect: dialect}, Facts: &r, Body: b,
 		})
-		if from, to, shrunk := turn.Shrunk(); shrunk != want {
-			t.Errorf("%s after openai_chat, from %d to %d messages: %t, want %t", dialect, from, to, shrunk, want)
-		}
+		from, to, shrunk := turn.Shrunk()
+		must.Equal(t, shrunk, want, "%s after openai_chat, from %d to %d messages", dialect, from, to)
 	}
 }
 
@@ -272,7 +266,5 @@ func TestForgetConversationsOfProcess(t *testing.T) {
 			t.Fatalf("%d conversations, want %d", k.store.Len(), left)
 		}
 	}
-	if k.store.Bytes() != 0 {
-		t.Errorf("an empty store has %d bytes", k.store.Bytes())
-	}
+	must.Equal(t, k.store.Bytes(), 0, "an empty store has bytes")
 }

@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestUnmark(t *testing.T) {
 	f := func(b, want string) {
 		t.Helper()
-		if got := string(Unmark(nil, []byte(b))); got != want {
-			t.Errorf("Unmark(%s) = %s, want %s", b, got, want)
-		}
+		must.Equal(t, string(Unmark(nil, []byte(b))), want, "Unmark(%s)", b)
 	}
 	f(`{"content":"a"}`, `{"content":"a"}`)
 	f(`{"text":"a","cache_control":{"type":"ephemeral"}}`, `{"text":"a"}`)
@@ -26,7 +25,5 @@ func TestUnmark(t *testing.T) {
 func TestShapedSize(t *testing.T) {
 	body := []byte(`["~999999999:0123456789abcdef","~999999999:0123456789abcdef","~999999999:0123456789abcdef"]`)
 	in := Request{Shaped: true, Body: body, Facts: &facts.Request{Messages: []facts.Message{{End: len(body)}}}}
-	if got := promptSize(&in.Facts.Messages[0], &in); got != math.MaxInt32 {
-		t.Errorf("size %d", got)
-	}
+	must.Equal(t, promptSize(&in.Facts.Messages[0], &in), math.MaxInt32, "size")
 }

@@ -65,7 +65,7 @@ func (r *Reader) of(content []byte, gemini bool) string {
 	case content[0] == '"':
 		return r.ofText(content[1 : len(content)-1])
 	case content[0] == '[': // parts: the first text, or JSON in Bedrock
-		for part := range elements(content) {
+		for _, part := range jsonscan.Elements(content) {
 			for key, v := range jsonscan.Members(part) {
 				switch {
 				case string(key) == "text" && v[0] == '"':
@@ -218,21 +218,6 @@ func sizedMembers(b []byte, size int) iter.Seq2[[]byte, []byte] {
 				return
 			}
 			i = jsonscan.Space(b, i+1)
-		}
-	}
-}
-
-// elements returns the raw elements of a JSON array, as far as it is one.
-func elements(b []byte) iter.Seq[[]byte] {
-	return func(yield func(v []byte) bool) {
-		for i := jsonscan.Space(b, 1); i < len(b); i = jsonscan.Space(b, i+1) {
-			n := jsonscan.End(b, i)
-			if n <= i || !yield(b[i:n]) {
-				return
-			}
-			if i = jsonscan.Space(b, n); i >= len(b) || b[i] != ',' {
-				return
-			}
 		}
 	}
 }

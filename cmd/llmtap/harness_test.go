@@ -25,16 +25,17 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // Helpers shared with the packages of the command.
-type lockedBuffer = collectortest.Buffer
+type lockedBuffer = testnet.Buffer
 
 var (
 	needClickHouse = collectortest.NeedClickHouse
-	freePort       = collectortest.FreePort
+	freePort       = testnet.FreePort
 	groups         = collectortest.Groups
 	replayStream   = collectortest.ReplayStream
 )

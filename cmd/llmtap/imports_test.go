@@ -30,6 +30,7 @@ var importRules = []struct {
 	{"ingest/certs/certstest", []string{"ingest/sdk/go/must"}, "only tests import it"},
 	{"ingest/certs", nil, "every listener and client uses it"},
 	{"ingest/sdk/go/must", nil, "only tests import it, those of the hook too"},
+	{"ingest/sdk/go/testnet", []string{"ingest/sdk/go/must"}, "only tests import it, those of the hook too"},
 	{"ingest/loopback", nil, "every listener uses it"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
 	{"ingest/nearest", nil, "receivers, configuration and queries suggest names with it"},

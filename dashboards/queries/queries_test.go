@@ -1,6 +1,7 @@
 package queries
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,9 +34,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 		sql, _, err := q.Bind(allValues(q), now)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Do(t, err, name)
 		for _, m := range placeholder.FindAllStringSubmatch(sql+q.SQL, -1) { // Bind leaves out the branches that are not chosen
 			used = append(used, strings.TrimSuffix(m[1], "_0"))
 		}
@@ -45,9 +44,7 @@ func TestFiles(t *testing.T) {
 		}
 		slices.Sort(declared)
 		slices.Sort(used)
-		if d := cmp.Diff(declared, slices.Compact(used)); d != "" {
-			t.Errorf("%s: parameters (-declared +used):\n%s", name, d)
-		}
+		must.Agree(t, cmp.Diff(declared, slices.Compact(used)), name, "parameters (-declared +used)")
 		if !strings.HasSuffix(q.SQL, "\nLIMIT {limit:UInt32}\n") {
 			t.Errorf("%s: does not end with LIMIT", name)
 		}
@@ -94,9 +91,7 @@ func TestParse(t *testing.T) {
 func TestGetUnknown(t *testing.T) {
 	f := func(name, want string) {
 		t.Helper()
-		if _, err := Get(name); err == nil || err.Error() != want {
-			t.Errorf("Get(%q): %v\nwant %s", name, err, want)
-		}
+		must.Equal(t, fmt.Sprint(must.Err(Get(name))), want, "Get(%q)", name)
 	}
 	f("cause", `no query "cause"; did you mean causes?`)
 	f("failure_by_stages", `no query "failure_by_stages"; did you mean failures_by_stage?`)
@@ -231,9 +226,7 @@ func TestParseTime(t *testing.T) {
 	local := now.In(berlin)
 	g := func(text, want string) {
 		t.Helper()
-		if got, err := ParseTime(text, local); err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("ParseTime(%q) in Berlin: %v, %v; want %v", text, got, err, want)
-		}
+		must.Equal(t, must.Get(ParseTime(text, local))(t).Format(time.RFC3339), want, "ParseTime(%q) in Berlin", text)
 	}
 	g("2026-11-20", "2026-11-19T23:00:00Z")
 	g("2026-07-20 09:30", "2026-07-20T07:30:00Z")

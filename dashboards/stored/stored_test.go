@@ -19,9 +19,7 @@ func TestGuessed(t *testing.T) {
 func TestWhyDropped(t *testing.T) {
 	f := func(dropped string, share float64, want string) {
 		t.Helper()
-		if got := (Exchange{Service: "shop", TextsDropped: dropped, TextsShare: share}).WhyDropped(); got != want {
-			t.Errorf("%s, %v: %q, want %q", dropped, share, got, want)
-		}
+		must.Equal(t, (Exchange{Service: "shop", TextsDropped: dropped, TextsShare: share}).WhyDropped(), want, "%s, %v", dropped, share)
 	}
 	const failing = " stored (content.sampling), and all in which a call fails or has a finding"
 	f("", 0.1, "")

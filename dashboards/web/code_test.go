@@ -4,6 +4,8 @@ import (
 	"html/template"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestPlaces(t *testing.T) {
@@ -26,15 +28,9 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("a place without code: %+v", p)
 	}
 	page, err := template.New("").Funcs(functions).Funcs(template.FuncMap{"place": places(github)}).ParseFS(templateFiles, "templates/*.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var b strings.Builder
-	if err := page.ExecuteTemplate(&b, "place", places(github)("1", `a"><script>.py:7 f<b>`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, page.ExecuteTemplate(&b, "place", places(github)("1", `a"><script>.py:7 f<b>`)))
 	want := `<a href="https://github.com/acme/agent/blob/v1/a%22%3E%3Cscript%3E.py#L7"><code>a&#34;&gt;&lt;script&gt;.py:7, f&lt;b&gt;</code></a>`
-	if b.String() != want {
-		t.Errorf("got  %s\nwant %s", &b, want)
-	}
+	must.Equal(t, b.String(), want, "place")
 }

@@ -129,9 +129,7 @@ func TestFirstFrame(t *testing.T) {
 			req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil))(t)
 			req.Header.Set("Accept", "text/html")
 			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatalf("%s (%s): no frame: %v", path, route, err)
-			}
+			must.Do(t, err, path, route, "no frame")
 			var got bytes.Buffer
 			for buf := make([]byte, 4096); err == nil && !strings.Contains(got.String(), "</header>"); {
 				var n int

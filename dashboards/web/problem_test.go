@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // fakeProblems are problems, and what people decide about them.
@@ -82,9 +84,7 @@ func newProblemTest(t *testing.T, source fakeSource, f *fakeProblems) http.Handl
 func TestProblem(t *testing.T) {
 	h := newProblemTest(t, fakeSource{rows: problemRows("rows")}, &fakeProblems{list: []Problem{aProblem("p1", "words")}})
 	resp, body := get(h, "/problem/p1")
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("status %d", resp.StatusCode)
-	}
+	must.Equal(t, resp.StatusCode, http.StatusOK, "status")
 	wantAll(t, body, "<h1>shop/planner</h1>", `<p class="verdict critical"><b>New.</b> Words (root cause <code>dropped</code>).</p>`, ">10 calls</a> (60%) failed for this reason", "<h2>What to do</h2><p>words</p>",
 		"<code>1.0</code>, <code>words</code>", `href="/problems" aria-current="page"`, `aria-label="at most 6 in`, "86%", "First seen in version", "50 of 50", "/exchange/rows#broken", "answered 400",
 		"<dt>Tenants</dt><dd>3</dd>", "<dd>1,200</dd>", "34 out; 5 calls without usage, about 56,000 in", "<dt>Money for these calls</dt><dd>$0.25</dd>", "at most $3.50 more if calls without usage are charged; no price for rows", "1 recovered", `formaction="/alerts/a1/acknowledge"`, `name="back" value="/problem/p1"`,
@@ -182,9 +182,7 @@ func TestProblems(t *testing.T) {
 			id, _, _ := strings.Cut(row, `"`)
 			got = append(got, id)
 		}
-		if strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("%s: %v, want %v", path, got, want)
-		}
+		must.Equal(t, strings.Join(got, " "), strings.Join(want, " "), "%s", path)
 	}
 	list("/problems", stateOngoing, stateRegressed, stateNew, stateAcknowledged)
 	list("/problems?state=resolved", stateResolved)
@@ -226,9 +224,7 @@ func TestIncidentLeadsToProblem(t *testing.T) {
 	f := func(path, location string) {
 		t.Helper()
 		resp, _ := get(newProblemTest(t, fakeSource{rows: rows}, problems), path)
-		if got := resp.Header.Get("Location"); got != location {
-			t.Errorf("%s leads to %q (status %d), want %q", path, got, resp.StatusCode, location)
-		}
+		must.Equal(t, resp.Header.Get("Location"), location, "%s (status %d) leads to", path, resp.StatusCode)
 	}
 	f("/incident/old", "/problem/p1")
 	f("/incident/old?range=6h&why=x", "/problem/p1?range=6h")
@@ -247,10 +243,7 @@ func TestProblemForms(t *testing.T) {
 	f := func(action, fields, done, location string) {
 		t.Helper()
 		problems := &fakeProblems{list: []Problem{aProblem("p1", "words")}}
-		values, err := url.ParseQuery(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(url.ParseQuery(fields))(t)
 		resp, body := post(t, newProblemTest(t, fakeSource{}, problems), "/problem/p1/"+action, values)
 		if got := strings.Join(problems.done, "; "); got != done || resp.Header.Get("Location") != location {
 			t.Errorf("%s %s: did %q, location %q (status %d); want %q, %q", action, fields, got, resp.Header.Get("Location"), resp.StatusCode, done, location)
@@ -297,9 +290,7 @@ func TestMoneyNote(t *testing.T) {
 	usd := func(n float64) *float64 { return &n }
 	f := func(h harm, want string) {
 		t.Helper()
-		if got := h.MoneyNote(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, h.MoneyNote(), want, "MoneyNote")
 	}
 	f(harm{}, "tokens unknown")
 	f(harm{Reported: usd(0)}, "")

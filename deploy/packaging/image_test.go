@@ -174,7 +174,7 @@ func freeAddress(t *testing.T) string {
 func await(t *testing.T, ended <-chan error, url string) {
 	t.Helper()
 	last := ""
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	must.Wait(t, url, func() bool {
 		select {
 		case err := <-ended:
 			t.Fatalf("llmtap ended: %v", err)
@@ -183,14 +183,11 @@ func await(t *testing.T, ended <-chan error, url string) {
 		resp, err := http.Get(url)
 		if err != nil {
 			last = err.Error()
-			continue
+			return false
 		}
+		defer resp.Body.Close()
 		text, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode == http.StatusOK {
-			return
-		}
 		last = string(text)
-	}
-	t.Fatalf("%s: %s", url, last)
+		return resp.StatusCode == http.StatusOK
+	}, func() any { return last })
 }

@@ -1,7 +1,6 @@
 package packaging
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,8 +62,7 @@ func TestModules(t *testing.T) {
 	publish(t, proxy, repo, llmtapModule, "")
 	publish(t, proxy, repo, hookModule, "ingest/sdk/go")
 
-	var host struct{ GOMODCACHE, GOPROXY string }
-	must.Do(t, json.Unmarshal([]byte(run(t, nil, "go", "env", "-json", "GOMODCACHE", "GOPROXY")), &host))
+	host := must.JSON[struct{ GOMODCACHE, GOPROXY string }](t, []byte(run(t, nil, "go", "env", "-json", "GOMODCACHE", "GOPROXY")))
 	bin := filepath.Join(dir, "bin")
 	stranger := []string{
 		"GOPROXY=file://" + proxy + ",file://" + filepath.Join(host.GOMODCACHE, "cache", "download") + "," + host.GOPROXY,

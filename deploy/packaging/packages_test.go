@@ -171,8 +171,7 @@ func npmRegistry(t *testing.T, dist string) string {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	for _, path := range must.Get(filepath.Glob(filepath.Join(dist, "*.tgz")))(t) {
-		var manifest map[string]any
-		must.Do(t, json.Unmarshal([]byte(run(t, nil, "tar", "xzOf", path, "package/package.json")), &manifest))
+		manifest := must.JSON[map[string]any](t, []byte(run(t, nil, "tar", "xzOf", path, "package/package.json")))
 		name, version := manifest["name"].(string), manifest["version"].(string)
 		manifest["dist"] = map[string]string{"tarball": server.URL + "/-/" + filepath.Base(path)}
 		packages["/"+name] = must.Get(json.Marshal(map[string]any{

@@ -3,6 +3,7 @@ package dialect
 import (
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -14,9 +15,8 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s has no complete row", name)
 			continue
 		}
-		if target, _ := wire.DetectURL("/" + string(name.Variants()[0]) + d.Path("", "m")); target.Dialect != name {
-			t.Errorf("%s: the path is one of %s", name, target.Dialect)
-		}
+		target, _ := wire.DetectURL("/" + string(name.Variants()[0]) + d.Path("", "m"))
+		must.Equal(t, target.Dialect, name, "the path of %s is one of", name)
 		if p := name.Descriptor().Places; p == (wire.Places{}) || name.Descriptor().Texts.Part == "" {
 			t.Errorf("%s has no places or texts in wire", name)
 		}

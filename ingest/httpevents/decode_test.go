@@ -127,9 +127,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for i, e := range d.events {
 			got, err := event.Decode(e.Subject(), e.Encode(), e.Body)
-			if err != nil {
-				t.Fatalf("%+v: %v", e, err)
-			}
+			must.Do(t, err, e)
 			again, err := event.Decode(got.Subject(), got.Encode(), got.Body)
 			if err != nil || !reflect.DeepEqual(got, again) {
 				t.Fatalf("%+v is not stable: %+v, %v", got, again, err)
@@ -160,9 +158,8 @@ func sameBody(t *testing.T, payload string, index int, e *event.Event) {
 		want = []byte(text)
 	case encoded != nil && json.Unmarshal(encoded, &text) == nil:
 		var err error
-		if want, err = base64.StdEncoding.DecodeString(text); err != nil {
-			t.Fatalf("accepted: %v", err)
-		}
+		want, err = base64.StdEncoding.DecodeString(text)
+		must.Do(t, err, "accepted")
 	}
 	if !bytes.Equal(want, e.Body) {
 		t.Fatalf("body %q, want %q", e.Body, want)

@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -124,9 +122,7 @@ func (r *rig) stored() (events []*event.Event) {
 		r.read++
 		m := must.Get(s.GetMsg(r.t.Context(), r.read))(r.t)
 		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			r.t.Fatalf("%s %v: %v", m.Subject, m.Header, err)
-		}
+		must.Do(r.t, err, m.Subject, m.Header)
 		for _, e := range all {
 			if want := strings.Replace(m.Subject, "."+event.FrameKind+".", "."+e.Kind.String()+".", 1); e.Subject() != want && e.Labels.Conversation+e.Instance != "" {
 				r.t.Errorf("subject %s, want %s", m.Subject, e.Subject())
@@ -153,11 +149,7 @@ func (r *rig) stored() (events []*event.Event) {
 // idle fails the test unless all memory has been returned.
 func (r *rig) idle() {
 	r.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); r.budget.Used() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%d bytes are still in use", r.budget.Used())
-		}
-	}
+	must.Wait(r.t, "no bytes are in use", func() bool { return r.budget.Used() == 0 }, func() any { return r.budget.Used() })
 }
 
 // full returns an event of each kind with every member set.
@@ -195,52 +187,4 @@ func natsPort(t testing.TB, r *rig) int {
 	t.Helper()
 	u := must.Get(url.Parse(r.server.URL()))(t)
 	return must.Get(strconv.Atoi(u.Port()))(t)
-}
-
-// A stall is a TCP connection to a NATS server that stops transporting bytes while it is stopped.
-type stall struct {
-	addr string
-	mu   sync.RWMutex // held by stop
-}
-
-func newStall(t testing.TB, target string) *stall {
-	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(func() { l.Close() })
-	s := &stall{addr: l.Addr().String()}
-	var conns sync.WaitGroup
-	t.Cleanup(conns.Wait)
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", target)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				conns.Go(func() {
-					defer in.Close()
-					defer out.Close()
-					_, _ = io.Copy(s.writer(pair[0]), pair[1])
-				})
-			}
-		}
-	}()
-	return s
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-func (s *stall) writer(w io.Writer) io.Writer {
-	return writerFunc(func(p []byte) (int, error) {
-		s.mu.RLock()
-		defer s.mu.RUnlock()
-		return w.Write(p)
-	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/httpbody"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 func encode(events []*event.Event) []byte {
@@ -223,9 +224,7 @@ func TestBehind(t *testing.T) {
 	if a.status != 429 || a.retry != "1" || !strings.Contains(a.Error, "receive.max_in_flight") || len(r.stored()) > 0 {
 		t.Errorf("%+v", a)
 	}
-	if r.budget.Used() != taken {
-		t.Errorf("%d bytes in use", r.budget.Used()-taken)
-	}
+	must.Equal(t, r.budget.Used(), taken, "bytes in use")
 	r.budget.Release(taken)
 	if a := r.post("application/json", payload); a.status != 200 || len(r.stored()) != 1 {
 		t.Errorf("%+v", a)
@@ -252,14 +251,8 @@ func TestNATSDown(t *testing.T) {
 	}
 	r.idle()
 	r.startNATS()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if a = r.post("application/json", payload); a.status == 200 {
-			break
-		}
-		if a.status != 503 || time.Now().After(deadline) {
-			t.Fatalf("%+v", a)
-		}
-	}
+	must.Wait(t, "NATS works again", func() bool { a = r.post("application/json", payload); return a.status != 503 })
+	must.Equal(t, a.status, 200, "%+v", a)
 	if a.Accepted != 2 || len(a.Rejected) != 1 || a.Rejected[0].Event != 2 {
 		t.Errorf("%+v", a)
 	}
@@ -301,8 +294,9 @@ func TestSlowStore(t *testing.T) {
 func TestNATSHangs(t *testing.T) {
 	t.Parallel()
 	r := start(t)
-	s := newStall(t, strings.TrimPrefix(r.server.URL(), "nats://"))
-	conn := r.connect("nats://" + s.addr)
+	link := testnet.NewLink(t, strings.TrimPrefix(r.server.URL(), "nats://"))
+	link.Open()
+	conn := r.connect("nats://" + link.Addr)
 	r.serve(conn)
 	payload := func(i int) []byte {
 		var b []byte
@@ -311,7 +305,7 @@ func TestNATSHangs(t *testing.T) {
 		}
 		return b
 	}
-	s.mu.Lock()
+	link.Pause()
 	var g sync.WaitGroup
 	for i := range 5 {
 		g.Go(func() {
@@ -323,15 +317,8 @@ func TestNATSHangs(t *testing.T) {
 		})
 	}
 	g.Wait()
-	s.mu.Unlock()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if a := r.post("application/x-ndjson", payload(0)); a.status == 200 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("NATS works again, but nothing is stored")
-		}
-	}
+	link.Resume()
+	must.Wait(t, "NATS works again, and payloads are stored", func() bool { return r.post("application/x-ndjson", payload(0)).status == 200 })
 	seen := map[string]int{}
 	for _, e := range r.stored() {
 		if len(e.Body) == 1<<20 { // else a part of a payload that was not accepted
@@ -339,9 +326,8 @@ func TestNATSHangs(t *testing.T) {
 		}
 	}
 	for j := range 8 {
-		if id := fmt.Sprintf("0-%d", j); seen[id] != 1 {
-			t.Errorf("%s is stored %d times", id, seen[id])
-		}
+		id := fmt.Sprintf("0-%d", j)
+		must.Equal(t, seen[id], 1, "%s is stored times", id)
 	}
 	r.idle()
 }

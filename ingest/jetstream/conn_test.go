@@ -70,9 +70,8 @@ func TestKV(t *testing.T) {
 		return n
 	}
 	must.Equal(t, keys(), 0, "keys in an empty bucket")
-	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
-		t.Errorf("get: %v", err)
-	}
+	_, _, err := kv.Get(ctx, "a")
+	must.Is(t, err, ErrKeyNotFound, "get")
 	rev := must.Get(kv.Update(ctx, "a", []byte("1"), 0))(t)
 	must.Is(t, must.Err(kv.Update(ctx, "a", []byte("2"), 0)), ErrKeyConflict, "create twice")
 	must.Get(kv.Update(ctx, "a", []byte("2"), rev))(t)
@@ -83,12 +82,9 @@ func TestKV(t *testing.T) {
 		t.Errorf("got %q, %v", v, err)
 	}
 	must.Do(t, kv.kv.Delete(ctx, "a"))
-	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
-		t.Errorf("get a deleted key: %v", err)
-	}
-	if _, err := kv.Update(ctx, "a", []byte("4"), 0); err != nil {
-		t.Errorf("create a deleted key: %v", err)
-	}
+	_, _, err = kv.Get(ctx, "a")
+	must.Is(t, err, ErrKeyNotFound, "get a deleted key")
+	must.Do(t, must.Err(kv.Update(ctx, "a", []byte("4"), 0)), "create a deleted key")
 	must.Fail(t, must.Err(c.KV(ctx, "no_such_bucket")), "", "opened a missing bucket")
 }
 
@@ -146,9 +142,7 @@ func TestConnectRetries(t *testing.T) {
 		connected <- err
 	}()
 	n.start()
-	if err := <-connected; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-connected)
 }
 
 func TestConnectWithToken(t *testing.T) {
@@ -246,12 +240,10 @@ func TestOpen(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		var err error
-		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if err = c.Healthy(); err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want) {
-				return
-			}
-		}
-		t.Fatalf("Healthy: %v, want %q", err, want)
+		must.Wait(t, want, func() bool {
+			err = c.Healthy()
+			return err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want)
+		}, func() any { return err })
 	}
 	expect("NATS at " + cfg.URL + " is unreachable: ")
 	expect("connection refused")
@@ -281,14 +273,9 @@ func TestOpen(t *testing.T) {
 	n.restart()
 	expect("")
 	// nats.go reports a connection after it is made.
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		got := must.Get(os.ReadFile(log.Name()))(t)
-		s := string(got)
-		if strings.Contains(s, "NATS rejects the login, retrying") && strings.Contains(s, "connected to NATS") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(s)
-		}
-	}
+	logged := ""
+	must.Wait(t, "the refused login and the connection are logged", func() bool {
+		logged = string(must.Get(os.ReadFile(log.Name()))(t))
+		return strings.Contains(logged, "NATS rejects the login, retrying") && strings.Contains(logged, "connected to NATS")
+	}, func() any { return logged })
 }

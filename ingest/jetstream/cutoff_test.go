@@ -1,13 +1,11 @@
 package jetstream
 
 import (
-	"net"
-	"net/url"
-	"sync/atomic"
+	"strings"
 	"testing"
-	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -17,56 +15,19 @@ func TestServerCutOff(t *testing.T) {
 	t.Parallel()
 	n := startNATS(t)
 	direct, ctx := n.connect(t)
-	u := must.Get(url.Parse(n.s.URL()))(t)
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	var cut atomic.Bool
-	copyUntilCut := func(to, from net.Conn) {
-		for b := make([]byte, 1<<16); ; {
-			k, err := from.Read(b)
-			if err != nil {
-				to.Close()
-				return
-			}
-			if !cut.Load() {
-				_, _ = to.Write(b[:k])
-			}
-		}
-	}
-	go func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if cut.Load() {
-				in.Close()
-				continue
-			}
-			out, err := net.Dial("tcp", u.Host)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			go copyUntilCut(out, in)
-			go copyUntilCut(in, out)
-		}
-	}()
+	link := testnet.NewLink(t, strings.TrimPrefix(n.s.URL(), "nats://"))
+	link.Open()
 	cfg := Default()
-	cfg.URL = "nats://" + l.Addr().String()
+	cfg.URL = "nats://" + link.Addr
 	c := must.Get(Connect(ctx, cfg, nil, nil))(t)
 	t.Cleanup(c.Close)
 	publish(t, ctx, direct, 0, 3)
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 3)
-	cut.Store(true)
+	link.Pause()
 	must.Do(t, c.Healthy())
-	for end := time.Now().Add(5 * time.Minute); c.Healthy() == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the connection to a server that is cut off counts as healthy")
-		}
-	}
-	cut.Store(false)
+	must.Wait(t, "the connection to a server that is cut off is not healthy", func() bool { return c.Healthy() != nil })
+	link.Resume()
 	publish(t, ctx, direct, 3, 5)
 	readN(t, ctx, r, 2)
 }

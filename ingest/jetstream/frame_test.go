@@ -3,11 +3,11 @@ package jetstream
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -216,9 +216,7 @@ func TestDeadLettersOfFrames(t *testing.T) {
 		fmt.Sprintf("llmtap.dead.bad_header 2.1 %s %q", subject, entry(lines, "a")+"request 5 99\n"),
 		fmt.Sprintf("llmtap.dead.bad_header 3. %s %q", subject, entry(lines, "a")),
 	}
-	if !slices.Equal(letters, want) {
-		t.Errorf("dead letters:\n%s\nwant\n%s", strings.Join(letters, "\n"), strings.Join(want, "\n"))
-	}
+	must.Agree(t, cmp.Diff(want, letters), "dead letters")
 }
 
 // An erasure deletes the frames of its target. A frame that also has events of others, which no publisher of ours sends, is deleted
@@ -239,9 +237,7 @@ func TestEraseFrames(t *testing.T) {
 	erased := make(chan error, 1)
 	go func() { erased <- must.Err(erase(false)) }()
 	s := must.Get(c.js.Stream(ctx, event.StreamEvents))(t)
-	for must.Get(s.Info(ctx))(t).State.Msgs > 2 { // the first frame is deleted
-		time.Sleep(time.Millisecond)
-	}
+	must.Wait(t, "the first frame is deleted", func() bool { return must.Get(s.Info(ctx))(t).State.Msgs <= 2 })
 	select {
 	case err := <-erased:
 		t.Fatalf("erased before the other events were stored: %v", err)

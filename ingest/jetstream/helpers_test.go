@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -43,29 +41,10 @@ func startNATS(t testing.TB) *testNATS {
 	t.Helper()
 	n := &testNATS{t: t, cfg: natsserver.Default()}
 	n.cfg.AllowAll = true
-	n.cfg.Dir, n.cfg.Port = t.TempDir(), freePort(t)
+	n.cfg.Dir, n.cfg.Port = t.TempDir(), testnet.FreePort(t)
 	n.start()
 	t.Cleanup(func() { n.s.Shutdown() })
 	return n
-}
-
-// Ports are taken in order, from a random one: two tests never get the same.
-var (
-	firstPort = rand.N(20_000)
-	ports     atomic.Int64
-)
-
-// freePort returns an unused port below those that the system assigns, so that no connection takes it.
-func freePort(t testing.TB) int {
-	for range 100 {
-		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			must.Do(t, l.Close())
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
 }
 
 func (n *testNATS) start() {
@@ -130,9 +109,7 @@ func readN(t testing.TB, ctx context.Context, r *Reader, n int) []Message {
 	var all []Message
 	for len(all) < n {
 		msgs, err := r.Next(ctx, n-len(all), time.Second)
-		if err != nil {
-			t.Fatalf("after %d of %d messages: %v", len(all), n, err)
-		}
+		must.Do(t, err, "after", len(all), "of", n, "messages")
 		all = append(all, msgs...)
 	}
 	return all

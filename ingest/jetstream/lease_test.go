@@ -28,9 +28,7 @@ func TestLeaseTakenOver(t *testing.T) {
 	// By the clock of b the lease of a has expired.
 	other.now = func() time.Time { return held.Until.Add(time.Minute) }
 	b := openReader(t, ctx, other, "b")
-	if b.Epoch() != a.Epoch()+1 {
-		t.Errorf("epochs %d and %d", a.Epoch(), b.Epoch())
-	}
+	must.Equal(t, b.Epoch(), a.Epoch()+1, "epoch")
 	must.Is(t, a.Commit(ctx, 3, 0), ErrLeaseLost, "commit without the lease")
 	must.Is(t, must.Err(a.Next(ctx, 1, time.Minute)), ErrLeaseLost, "read without the lease")
 	must.Do(t, a.Close(ctx), "close without the lease")

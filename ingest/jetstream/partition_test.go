@@ -135,9 +135,7 @@ func TestPartitionsLost(t *testing.T) {
 	f := func(want uint64) {
 		t.Helper()
 		r, idle := openPartition(t, ctx, c, busy, 2), openPartition(t, ctx, c, 1-busy, 2)
-		if got := r.Lost() + idle.Lost(); got != want {
-			t.Errorf("lost %d and %d, want %d", r.Lost(), idle.Lost(), want)
-		}
+		must.Equal(t, r.Lost()+idle.Lost(), want, "lost")
 		for _, r := range []*Reader{r, idle} {
 			must.Do(t, r.Close(ctx))
 		}

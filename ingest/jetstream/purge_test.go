@@ -19,9 +19,7 @@ func TestPurgeStored(t *testing.T) {
 	purge := func(partitions int, want uint64) {
 		t.Helper()
 		n := must.Get(c.PurgeStored(ctx, partitions))(t)
-		if n != want {
-			t.Errorf("purged %d events, want %d", n, want)
-		}
+		must.Equal(t, n, want, "purged events")
 	}
 	publish(t, ctx, c, 0, 100)
 	purge(1, 0) // no checkpoint

@@ -35,9 +35,7 @@ func TestReadCommitReopen(t *testing.T) {
 		t.Errorf("pending %d, lost %d, epoch %d, stored %d", r.Pending(), r.Lost(), r.Epoch(), r.Stored())
 	}
 	must.Do(t, r.Commit(ctx, 8, 4))
-	if r.Stored() != 8 {
-		t.Errorf("stored %d after a commit of 8", r.Stored())
-	}
+	must.Equal(t, r.Stored(), 8, "stored after a commit of 8")
 	must.Do(t, r.Close(ctx))
 	must.Fail(t, must.Err(r.Next(ctx, 1, time.Second)), "", "a closed reader returned messages")
 
@@ -162,9 +160,7 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 			t.Errorf("%d bytes are buffered", bytes)
 		}
 	}
-	if r.bytes != 0 {
-		t.Errorf("an empty buffer counts %d bytes", r.bytes)
-	}
+	must.Equal(t, r.bytes, 0, "bytes of an empty buffer")
 }
 
 func TestUndecodable(t *testing.T) {
@@ -219,9 +215,8 @@ func TestUndecodableMaxPayload(t *testing.T) {
 	must.Get(c.js.Publish(ctx, "llmtap.v1.request.s.00", []byte(body)))(t)
 	readN(t, ctx, openReader(t, ctx, c, "a"), 1)
 	dead := must.Get(c.js.Stream(ctx, event.StreamDead))(t)
-	m, err := dead.GetMsg(ctx, 1)
-	if err != nil || len(m.Data) < len(body)-2*deadOverhead || !strings.HasPrefix(body, string(m.Data)) {
-		t.Errorf("dead letter of %d bytes, %v", len(m.Data), err)
+	if m := must.Get(dead.GetMsg(ctx, 1))(t); len(m.Data) < len(body)-2*deadOverhead || !strings.HasPrefix(body, string(m.Data)) {
+		t.Errorf("dead letter of %d bytes", len(m.Data))
 	}
 }
 

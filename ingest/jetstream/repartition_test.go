@@ -49,13 +49,9 @@ func TestPartitionCount(t *testing.T) {
 	f := func(p, n int, want error) {
 		t.Helper()
 		r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
-		if !errors.Is(err, want) {
-			t.Errorf("partition %d of %d: %v, want %v", p, n, err, want)
-		}
+		must.Is(t, err, want, "partition", p, "of", n)
 		if err == nil {
-			if err := r.Close(ctx); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, r.Close(ctx))
 		}
 	}
 	f(0, 1, nil)
@@ -142,9 +138,7 @@ func TestLastTally(t *testing.T) {
 		t.Helper()
 		r := openPartition(t, ctx, c, 0, 1)
 		must.Equal(t, r.LastTally(), want, "last tally")
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, r.Close(ctx))
 	}
 	f(0)
 	for _, second := range []int64{100, 105} {

@@ -48,9 +48,7 @@ func testRestarts(t *testing.T, alone bool) {
 	next, last := 0, uint64(0)
 	for next < count {
 		msgs, err := r.Next(ctx, 100, time.Second)
-		if err != nil {
-			t.Fatalf("after %d events, %d acknowledged: %v", next, p.Acked(), err)
-		}
+		must.Do(t, err, "after", next, "events")
 		for _, m := range msgs {
 			if m.Err != nil || m.Seq < last || alone && m.Seq != uint64(next+1) || m.Event.Exchange != testEvent(next, 0).Exchange {
 				t.Fatalf("event %d: %+v %+v", next, m, m.Event)
@@ -141,9 +139,7 @@ func TestTalliesOverRestart(t *testing.T) {
 		t.Helper()
 		select {
 		case s := <-got:
-			if s != want {
-				t.Errorf("got %q, want %q", s, want)
-			}
+			must.Equal(t, s, want, "read")
 		case err := <-done:
 			t.Fatal(err)
 		}
@@ -161,9 +157,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	tally(9)
 	f("9 at 1, caught up true")
 	stop()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, <-done, context.Canceled)
 
 	broken := errors.New("broken")
 	must.Is(t, c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }), broken)

@@ -35,9 +35,7 @@ func BenchmarkPublish(b *testing.B) {
 			data := make([]byte, 10<<10)
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
-				if _, err := js.PublishAsync("llmtap.v1.request.checkout-agent.00", data); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, must.Err(js.PublishAsync("llmtap.v1.request.checkout-agent.00", data)))
 			}
 			select {
 			case <-js.PublishAsyncComplete():

@@ -29,9 +29,5 @@ func TestCacheExpire(t *testing.T) {
 		defer lock.RUnlock()
 		return *expire
 	}
-	for deadline := time.Now().Add(5 * time.Minute); value() != cacheExpire; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("blocks are kept for %v", value())
-		}
-	}
+	must.Wait(t, "blocks are kept for cacheExpire", func() bool { return value() == cacheExpire })
 }

@@ -36,9 +36,7 @@ func startRestricted(t *testing.T, change func(*Config)) (*Server, jetstream.Jet
 func login(t *testing.T, s *Server, token string) jetstream.JetStream {
 	t.Helper()
 	nc, err := nats.Connect(s.URL(), nats.Token(token), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	if err != nil {
-		t.Fatalf("token %q: %v", token, err)
-	}
+	must.Do(t, err, "token", token)
 	t.Cleanup(nc.Close)
 	return must.Get(jetstream.New(nc, jetstream.WithDefaultTimeout(5*time.Second)))(t)
 }
@@ -70,9 +68,7 @@ func TestTokens(t *testing.T) {
 	}
 	must.Do(t, publish(t, login(t, s, "spaces"), event.ServiceToken("agent with spaces")), "token of a service with spaces")
 	must.Do(t, publish(t, login(t, s, "all-services"), "search-agent"), "token of all services")
-	if _, err := login(t, s, "elsewhere").Stream(t.Context(), event.StreamEvents); err != nil {
-		t.Errorf("token of collectors: %v", err)
-	}
+	must.Do(t, must.Err(login(t, s, "elsewhere").Stream(t.Context(), event.StreamEvents)), "token of collectors")
 	must.Equal(t, must.Get(os.Stat(TokenFile(s.cfg.Dir)))(t).Mode().Perm(), 0o600, "the file of this machine's token")
 }
 
@@ -126,9 +122,8 @@ func TestPermissions(t *testing.T) {
 	}
 	must.Equal(t, state(), before, "a hook has changed streams: before\n%safter", before)
 	kv := must.Get(all.Stream(t.Context(), "KV_x"))(t)
-	if info, err := kv.Info(t.Context()); err != nil || info.State.Msgs != 0 {
-		t.Errorf("a hook has written state: %+v, %v", info.State, err)
-	}
+	info := must.Get(kv.Info(t.Context()))(t)
+	must.Equal(t, info.State.Msgs, 0, "a hook has written state: %+v", info.State)
 }
 
 // With a key, streams are encrypted on disk; without it, or with another one, they cannot be read.

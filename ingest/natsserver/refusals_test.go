@@ -86,9 +86,7 @@ func TestDisconnected(t *testing.T) {
 	defer c.Close()
 	must.Get(fmt.Fprint(c, "GET / HTTP/1.1\r\n\r\n"))(t)
 	var rs []Refusal
-	for end := time.Now().Add(5 * time.Minute); len(rs) == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		rs = s.Refused(time.Now().Add(-time.Hour))
-	}
+	must.Wait(t, "a refusal", func() bool { rs = s.Refused(time.Now().Add(-time.Hour)); return len(rs) > 0 })
 	if len(rs) != 1 || rs[0].Address != "127.0.0.1" || rs[0].Count != 1 || rs[0].Reason != ReasonNoLogin {
 		t.Errorf("%+v", rs)
 	}

@@ -27,14 +27,10 @@ func BenchmarkSubjects(b *testing.B) {
 				must.Do(b, err)
 				js, err := natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(4000))
 				must.Do(b, err)
-				if _, err := js.CreateStream(b.Context(), natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: natsjs.FileStorage}); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, must.Err(js.CreateStream(b.Context(), natsjs.StreamConfig{Name: "S", Subjects: []string{"s.>"}, Storage: natsjs.FileStorage})))
 				before := heap()
 				for i := range n {
-					if _, err := js.PublishAsync(fmt.Sprintf("s.request.checkout-%d.%02x", i/256, i%256), []byte("x")); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, must.Err(js.PublishAsync(fmt.Sprintf("s.request.checkout-%d.%02x", i/256, i%256), []byte("x"))))
 					if i%2000 == 1999 {
 						<-js.PublishAsyncComplete()
 					}

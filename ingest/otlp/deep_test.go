@@ -42,9 +42,7 @@ func TestNesting(t *testing.T) {
 	_, h, _ := newReceiver(t, new(store), 1<<30)
 	f := func(media string, body []byte, want int) {
 		t.Helper()
-		if w := post(t, h, TracesPath, media, "", body); w.Code != want {
-			t.Errorf("%s of %d bytes: %d", media, len(body), w.Code)
-		}
+		must.Equal(t, post(t, h, TracesPath, media, "", body).Code, want, "%s of %d bytes", media, len(body))
 	}
 	f("application/x-protobuf", nestedProto(20), 200)
 	f("application/x-protobuf", nestedProto(2_000_000), 400)

@@ -59,9 +59,7 @@ var (
 func TestSpellings(t *testing.T) {
 	f := func(cfg Config, s testSpan, want string) {
 		t.Helper()
-		if got := summary(one(t, cfg, s)); got != want {
-			t.Errorf("%s\n got %s\nwant %s", s.name, got, want)
-		}
+		must.Equal(t, summary(one(t, cfg, s)), want, "%s", s.name)
 	}
 	for _, capture := range []string{event.CaptureShape, event.CaptureFull} {
 		cfg := Config{Capture: capture}
@@ -124,15 +122,11 @@ func TestLabels(t *testing.T) {
 		x.Origin != event.OriginOTLP || x.Instance != "pod-1" {
 		t.Errorf("%+v", x)
 	}
-	if x := one(t, Config{Capture: event.CaptureShape, KeepUser: true}, testSpan{attrs: current}); x.Labels.User != "jane" {
-		t.Errorf("user %q", x.Labels.User)
-	}
+	must.Equal(t, one(t, Config{Capture: event.CaptureShape, KeepUser: true}, testSpan{attrs: current}).Labels.User, "jane", "user")
 	if x := one(t, Default(), testSpan{attrs: vercel}); x.FirstByte != 250500*time.Microsecond || x.Conversation != "" || x.Inferred {
 		t.Errorf("first byte %v, conversation %q", x.FirstByte, x.Conversation)
 	}
-	if x := one(t, Default(), testSpan{attrs: openInference, events: []testEvent{{"First Token Stream Event", nil}}}); x.FirstByte != 100*time.Millisecond {
-		t.Errorf("first byte %v", x.FirstByte)
-	}
+	must.Equal(t, one(t, Default(), testSpan{attrs: openInference, events: []testEvent{{"First Token Stream Event", nil}}}).FirstByte, 100*time.Millisecond, "first byte")
 }
 
 // Texts are published only in the mode full; the ids of calls remain in a shape.
@@ -141,15 +135,9 @@ func TestCapture(t *testing.T) {
 		t.Helper()
 		r := NewMapper(Config{Capture: capture}).Traces(payload(t, testSpan{id: 2, attrs: current}))
 		request, answer := string(r.Events[0].Body), string(r.Events[1].Body)
-		if got := strings.Contains(request, "read both"); got != wantText {
-			t.Errorf("%s: %s", capture, request)
-		}
-		if got := strings.Contains(request, "call_1") && strings.Contains(answer, "call_3"); got != wantID {
-			t.Errorf("%s: %s %s", capture, request, answer)
-		}
-		if !strings.Contains(answer, `"prompt_tokens":120`) {
-			t.Errorf("%s: %s", capture, answer)
-		}
+		must.Equal(t, strings.Contains(request, "read both"), wantText, "%s: %s", capture, request)
+		must.Equal(t, strings.Contains(request, "call_1") && strings.Contains(answer, "call_3"), wantID, "%s: %s %s", capture, request, answer)
+		must.Contain(t, answer, `"prompt_tokens":120`, capture)
 	}
 	f(event.CaptureFull, true, true)
 	f(event.CaptureShape, false, true)
@@ -222,9 +210,7 @@ func TestWrappers(t *testing.T) {
 					}
 				}
 			}
-			if got != want {
-				t.Errorf("got the spans %s, want %s (killed: %v)", got, want, killed)
-			}
+			must.Equal(t, got, want, "got the spans (killed: %v)", killed)
 		}
 	}
 	outer, between, inner := testSpan{id: 1, attrs: chat}, testSpan{id: 2, parent: 1, attrs: chain}, testSpan{id: 3, parent: 2, attrs: chat}
@@ -342,9 +328,7 @@ func TestIDs(t *testing.T) {
 			t.Errorf("%s, %s, %s", first.Events[i].MessageID(), again.Events[i].MessageID(), other.Events[i].MessageID())
 		}
 	}
-	if out := analyze(t, append(first.Events, again.Events...)...); len(out.Exchanges) != 1 {
-		t.Errorf("%d rows", len(out.Exchanges))
-	}
+	must.Equal(t, len(analyze(t, append(first.Events, again.Events...)...).Exchanges), 1, "rows")
 }
 
 // Log records are used only for calls without a span.

@@ -135,9 +135,7 @@ func TestRejections(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
-	if n := testutil.ToFloat64(r.m.published.WithLabelValues(signalTraces)); n != 1 {
-		t.Errorf("%v published", n)
-	}
+	must.Equal(t, testutil.ToFloat64(r.m.published.WithLabelValues(signalTraces)), 1, "published")
 }
 
 // Metrics are accepted, so that an exporter of all signals reports no errors.
@@ -175,9 +173,7 @@ func TestGRPC(t *testing.T) {
 	traces := ptraceotlp.NewExportRequestFromTraces(payload(t, testSpan{id: 2, attrs: current}, testSpan{attrs: current}))
 	for i, opts := range [][]grpc.CallOption{nil, {grpc.UseCompressor("gzip")}} {
 		answer, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), traces, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if len(s.events) != 2*(i+1) || answer.PartialSuccess().RejectedSpans() != 1 || answer.PartialSuccess().ErrorMessage() == "" {
 			t.Errorf("%d events, %d rejected, %v", len(s.events), answer.PartialSuccess().RejectedSpans(), err)
 		}

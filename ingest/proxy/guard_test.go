@@ -55,14 +55,12 @@ func TestRefused(t *testing.T) {
 	f(200, "", "POST", chat, "Host", "[::1]:8089")
 	f(200, "", "POST", chat, "Sec-Fetch-Site", "none")
 	f(200, "", "POST", "/v1/chat/completions", "X-Llmtap-Upstream", "test")
-	if sent, _ := p.last(t); sent.URL.Path != "/v1/chat/completions" {
-		t.Errorf("the provider got %s", sent.URL)
-	}
+	sent, _ := p.last(t)
+	must.Equal(t, sent.URL.Path, "/v1/chat/completions", "the provider got %s", sent.URL)
 	// JDK clients offer HTTP/2 with every request.
 	f(200, "", "POST", chat, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAAQAAP__")
-	if sent, _ := p.last(t); sent.Header.Get("Upgrade")+sent.Header.Get("Http2-Settings")+sent.Header.Get("Connection") != "" {
-		t.Errorf("the provider got %v", sent.Header)
-	}
+	sent, _ = p.last(t)
+	must.Equal(t, sent.Header.Get("Upgrade")+sent.Header.Get("Http2-Settings")+sent.Header.Get("Connection"), "", "the provider got %v", sent.Header)
 	must.Equal(t, testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)), 15, "refusals counted")
 }
 
@@ -101,9 +99,8 @@ func TestToken(t *testing.T) {
 	r := start(t, p, func(c *Config) { c.Listen, c.TokenFile = "0.0.0.0:8089", file })
 	f := func(status int, header ...string) {
 		t.Helper()
-		if resp, body := r.do(t, http.MethodPost, chat, "{}", header...); resp.StatusCode != status {
-			t.Errorf("%v: %d %s, want %d", header, resp.StatusCode, body, status)
-		}
+		resp, body := r.do(t, http.MethodPost, chat, "{}", header...)
+		must.Equal(t, resp.StatusCode, status, "%v: %s", header, body)
 	}
 	f(401)
 	f(401, "X-Llmtap-Token", "s3cre")
@@ -293,9 +290,7 @@ func FuzzRoute(f *testing.F) {
 		out := *u
 		to.setTarget(&out, rest)
 		sent, err := url.Parse(out.String())
-		if err != nil {
-			t.Fatalf("%q: %v", path, err)
-		}
+		must.Do(t, err, path)
 		if sent.Scheme != "https" || sent.Host != "llm.example.com" || sent.User != nil {
 			t.Errorf("%q goes to %s", path, sent)
 		}

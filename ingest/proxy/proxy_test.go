@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -100,12 +99,9 @@ func TestShape(t *testing.T) {
 	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
 	resp := must.Get(r.client.Do(req))(t)
 	defer resp.Body.Close()
-	if got, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(got, p.answer) {
-		t.Errorf("the caller read %s, %v", got, err)
-	}
-	if sent, _ := p.last(t); sent.Header.Get("Accept-Encoding") != "gzip" {
-		t.Errorf("Accept-Encoding %q", sent.Header.Get("Accept-Encoding"))
-	}
+	must.Equal(t, string(must.Get(io.ReadAll(resp.Body))(t)), string(p.answer), "the caller read")
+	sent, _ := p.last(t)
+	must.Equal(t, sent.Header.Get("Accept-Encoding"), "gzip", "Accept-Encoding")
 	q, s := r.exchange(t)
 	for _, ev := range []message{q, s} {
 		if ev.Capture != event.CaptureShape || bytes.Contains(ev.Body, []byte("secret")) || !bytes.Contains(ev.Body, []byte(`"content":"~8:`)) {
@@ -148,9 +144,7 @@ func TestBytes(t *testing.T) {
 			published.Write(e.Body)
 		}
 	}
-	if !bytes.Equal(published.Bytes(), big) {
-		t.Errorf("%d of %d bytes were published", published.Len(), len(big))
-	}
+	must.Equal(t, published.String(), string(big), "published bytes")
 	if u := evs[len(evs)-1-1].URL; strings.Contains(u, "key") {
 		t.Errorf("published %s with its query", u)
 	}
@@ -167,9 +161,8 @@ func TestGzip(t *testing.T) {
 	if got != packed.String() || resp.Header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("answer %q, header %v", got, resp.Header)
 	}
-	if sent, _ := p.last(t); sent.Header.Get("Accept-Encoding") != "gzip" {
-		t.Errorf("the provider got Accept-Encoding %q", sent.Header.Get("Accept-Encoding"))
-	}
+	sent, _ := p.last(t)
+	must.Equal(t, sent.Header.Get("Accept-Encoding"), "gzip", "the provider got Accept-Encoding")
 	if _, s := r.exchange(t); !bytes.Equal(s.Body, packed.Bytes()) || s.ContentEncoding != "gzip" {
 		t.Errorf("response %+v", s.Event)
 	}
@@ -186,9 +179,7 @@ func TestLongBody(t *testing.T) {
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+chat, io.LimitReader(endless{}, size)) // chunked
 	resp := must.Get(r.client.Do(req))(t)
 	defer resp.Body.Close()
-	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != fmt.Sprint(size) {
-		t.Errorf("%s of %d bytes arrived, %v", b, size, err)
-	}
+	must.Equal(t, string(must.Get(io.ReadAll(resp.Body))(t)), fmt.Sprint(size), "bytes that arrived")
 	if q, _ := r.exchange(t); q.Capture != event.CaptureCut || len(q.Body) > 1<<20 {
 		t.Errorf("capture %s, %d bytes", q.Capture, len(q.Body))
 	}
@@ -218,9 +209,7 @@ func TestCancelled(t *testing.T) {
 	defer resp.Body.Close()
 	must.Equal(t, must.Get(bufio.NewReader(resp.Body).ReadString('\n'))(t), "data: {}\n", "first line")
 	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	must.Is(t, <-gone, context.Canceled)
 	if _, s := r.exchange(t); s.Status != 200 || s.Error != "context canceled" {
 		t.Errorf("response %+v", s.Event)
 	}
@@ -313,9 +302,7 @@ func TestLabels(t *testing.T) {
 		Conversation: "c-1", Run: "r-1", User: event.HashUser([]byte("k"), "anna"),
 	}
 	for _, m := range []message{q, s} {
-		if diff := cmp.Diff(want, m.Labels) + cmp.Diff(map[string]string{"tenant": "100%"}, m.Attrs); diff != "" {
-			t.Errorf("%s: %s", m.Kind, diff)
-		}
+		must.Agree(t, cmp.Diff(want, m.Labels)+cmp.Diff(map[string]string{"tenant": "100%"}, m.Attrs), m.Kind)
 		must.Equal(t, m.subject, fmt.Sprintf("llmtap.v1.%s.checkout.%02x", m.Kind, event.ShardOf("c-1")), "subject")
 	}
 	if q.Traceparent != "00-1-2-01" || q.APIVersion != "2023-06-01" {

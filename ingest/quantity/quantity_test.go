@@ -3,14 +3,14 @@ package quantity
 import (
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestTexts(t *testing.T) {
 	f := func(got, want string) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		must.Equal(t, got, want, "text")
 	}
 	f(Count(0), "0")
 	f(Count(999), "999")

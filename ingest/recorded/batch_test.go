@@ -36,10 +36,7 @@ const (
 func TestBatch(t *testing.T) {
 	f := func(file string, awaits bool, want ...string) {
 		t.Helper()
-		r, err := NewReader(strings.NewReader(file), Config{})
-		if err != nil || r.AwaitsAnswers != awaits {
-			t.Errorf("awaits answers: %v, %v", r.AwaitsAnswers, err)
-		}
+		must.Equal(t, must.Get(NewReader(strings.NewReader(file), Config{}))(t).AwaitsAnswers, awaits, "awaits answers")
 		all, got := read(t, file, Config{Service: "s"})
 		for _, x := range all {
 			if s := x.Response; x.Request == nil {

@@ -4,6 +4,8 @@ import (
 	"iter"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func BenchmarkReader(b *testing.B) {
@@ -27,14 +29,10 @@ func BenchmarkReader(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r, err := NewReader(strings.NewReader(bench.file), Config{})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				n := 0
 				for _, err := range bench.read(r) {
-					if err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, err)
 					n++
 				}
 				if n != bench.records {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // For any file, reading ends and every exchange can be encoded and decoded.
@@ -41,9 +42,7 @@ func FuzzReader(f *testing.F) {
 				if e == nil {
 					continue // an answer of a batch has no request
 				}
-				if _, err := event.Decode(e.Subject(), e.Encode(), e.Body); err != nil {
-					t.Fatalf("%v: %+v", err, e)
-				}
+				must.Do(t, must.Err(event.Decode(e.Subject(), e.Encode(), e.Body)), e)
 			}
 		}
 		t.Fatal("reading does not end")

@@ -76,9 +76,7 @@ func TestOpenRefuses(t *testing.T) {
 		if err == nil {
 			_, err = io.ReadAll(br)
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.20q: %v, want %s", file, err, want)
-		}
+		must.Fail(t, err, want, file)
 	}
 	tar := strings.Repeat("\x00", tarMagic) + "ustar\x0000"
 	f("PK\x03\x04\x14\x00", "zip archive; unpack")

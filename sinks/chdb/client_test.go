@@ -316,7 +316,5 @@ func count(t *testing.T, c driver.Conn, table string) (n uint64) {
 
 func mustExec(t testing.TB, c driver.Conn, sql string) {
 	t.Helper()
-	if err := c.Exec(context.Background(), sql); err != nil {
-		t.Fatalf("%.200s: %v", sql, err)
-	}
+	must.Do(t, c.Exec(context.Background(), sql), sql)
 }

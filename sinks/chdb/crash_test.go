@@ -64,17 +64,11 @@ func TestKill(t *testing.T) {
 		mu.Lock()
 		want := len(acked) + n
 		mu.Unlock()
-		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		must.Wait(t, "more batches are acknowledged", func() bool {
 			mu.Lock()
-			got := len(acked)
-			mu.Unlock()
-			if got >= want {
-				return
-			}
-			if time.Since(start) > 30*time.Second {
-				t.Fatalf("%d batches acknowledged, waiting for %d: %v", got, want, s.Health())
-			}
-		}
+			defer mu.Unlock()
+			return len(acked) >= want
+		}, func() any { return s.Health() })
 	}
 	for range kills {
 		ackedMore(5)
@@ -92,9 +86,7 @@ func TestKill(t *testing.T) {
 		var id uint32
 		var n uint64
 		must.Do(t, rows.Scan(&id, &n))
-		if n != perBatch {
-			t.Errorf("batch %d has %d rows", id, n)
-		}
+		must.Equal(t, n, perBatch, "rows of batch %d", id)
 		whole[id] = true
 	}
 	for id := range acked {

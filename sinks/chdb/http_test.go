@@ -102,10 +102,7 @@ func TestReader(t *testing.T) {
 	read("DESCRIBE TABLE read_only", 200)
 	write("DROP TABLE read_only", 200)
 
-	again, err := announceReader(s.config.Dir, *dsn)
-	if err != nil || again != s.config.ReaderPassword {
-		t.Errorf("another password after a restart, error %v", err)
-	}
+	must.Equal(t, must.Get(announceReader(s.config.Dir, *dsn))(t), s.config.ReaderPassword, "password after a restart")
 }
 
 // Statements that read or write outside of the tables are rejected.
@@ -150,19 +147,16 @@ func TestRejected(t *testing.T) {
 	f("SYSTEM SHUTDOWN")
 	// The client reads a block at once, so a block beyond its limit must not be sent.
 	limit := url.Values{"max_result_bytes": {"1000000"}, "default_format": {"Native"}}
-	if resp, body := do(t, s, limit, strings.NewReader("SELECT arrayJoin(range(1000000))")); resp.Header.Get("X-ClickHouse-Exception-Code") != "396" {
-		t.Errorf("a result of 8 MB: %d, %d bytes", resp.StatusCode, len(body))
-	}
+	resp, body := do(t, s, limit, strings.NewReader("SELECT arrayJoin(range(1000000))"))
+	must.Equal(t, resp.Header.Get("X-ClickHouse-Exception-Code"), "396", "a result of 8 MB: %d, %d bytes", resp.StatusCode, len(body))
 	// GET changes nothing.
 	get := func(r *http.Request) { r.Method = http.MethodGet }
 	for _, sql := range []string{"DROP TABLE default.rejected", "INSERT INTO default.rejected VALUES ('x')", "INSERT INTO default.rejected FORMAT CSV"} {
-		if resp, body := do(t, s, url.Values{"query": {sql}}, nil, get); resp.Header.Get("X-ClickHouse-Exception-Code") != "164" {
-			t.Errorf("GET %s: %d %s", sql, resp.StatusCode, body)
-		}
+		resp, body := do(t, s, url.Values{"query": {sql}}, nil, get)
+		must.Equal(t, resp.Header.Get("X-ClickHouse-Exception-Code"), "164", "GET %s: %d %s", sql, resp.StatusCode, body)
 	}
-	if _, body := do(t, s, url.Values{"query": {"SELECT count() FROM default.rejected"}}, nil, get); body != "0\n" {
-		t.Error(body)
-	}
+	_, body = do(t, s, url.Values{"query": {"SELECT count() FROM default.rejected"}}, nil, get)
+	must.Equal(t, body, "0\n", "rows")
 }
 
 func TestFormats(t *testing.T) {
@@ -288,9 +282,8 @@ func TestLexing(t *testing.T) {
 	s := server(t)
 	f := func(sql, want string) {
 		t.Helper()
-		if _, body := do(t, s, nil, strings.NewReader(sql)); body != want+"\n" {
-			t.Errorf("%s: %q, want %q", sql, body, want)
-		}
+		_, body := do(t, s, nil, strings.NewReader(sql))
+		must.Equal(t, body, want+"\n", "%s", sql)
 	}
 	f("SELECT 1 /* /* */ , 2 */", "1")
 	f("SELECT 1 # , 2", "1")

@@ -61,9 +61,7 @@ func TestInstall(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := runs(); n != 1 {
-		t.Errorf("npm ran %d times, want 1", n)
-	}
+	must.Equal(t, runs(), 1, "runs of npm")
 	var names []string
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

@@ -109,9 +109,7 @@ func start(t testing.TB, dir string) *Server {
 	cfg.Logger = testLogger()
 	s := must.Get(Start(t.Context(), cfg))(t)
 	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Close(context.Background()))
 	})
 	return s
 }

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
@@ -138,11 +137,7 @@ func TestProgram(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		old := pid()
 		must.Do(t, syscall.Kill(old, sig))
-		for start := time.Now(); s.Health() != nil || pid() == 0 || pid() == old; time.Sleep(20 * time.Millisecond) {
-			if time.Since(start) > time.Minute {
-				t.Fatal("it was not restarted")
-			}
-		}
+		must.Wait(t, "it is restarted", func() bool { return s.Health() == nil && pid() != 0 && pid() != old })
 		must.Equal(t, rows(), 2, "rows after a restart")
 	}
 	reader := must.Get(url.Parse(strings.TrimSpace(string(must.Get(os.ReadFile(filepath.Join(s.config.Dir, "reader.dsn")))(t)))))(t)
@@ -151,9 +146,8 @@ func TestProgram(t *testing.T) {
 		r.Header.Del("X-ClickHouse-Key")
 		r.SetBasicAuth(httpd.Reader, password)
 	}
-	if resp, body := do(t, s, nil, strings.NewReader("SELECT count() FROM llmtap.t"), asReader); body != "2\n" {
-		t.Error(resp.StatusCode, body)
-	}
+	resp, body := do(t, s, nil, strings.NewReader("SELECT count() FROM llmtap.t"), asReader)
+	must.Equal(t, body, "2\n", "rows (status %d)", resp.StatusCode)
 	last := pid()
 	must.Do(t, s.Close(context.Background()))
 	must.Is(t, syscall.Kill(last, 0), syscall.ESRCH)

@@ -134,9 +134,7 @@ func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]st
 	t.Helper()
 	sql, params := statement(t, name, given, prices)
 	res, err := s.Query(t.Context(), sql, params)
-	if err != nil {
-		t.Fatalf("%s %v: %v", name, given, err)
-	}
+	must.Do(t, err, name, given)
 	return res
 }
 
@@ -282,9 +280,7 @@ func TestQueryFilters(t *testing.T) {
 			if given[p.Name] == "" || p.Name == "limit" || p.Required || keep[name+" "+p.Name] {
 				continue
 			}
-			if rows := rowsOf(t, s, name, given); rows != 0 {
-				t.Errorf("%s --%s %q: %d rows", name, p.Name, given[p.Name], rows)
-			}
+			must.Equal(t, rowsOf(t, s, name, given), 0, "%s --%s: rows", name, p.Name)
 		}
 		if filters == 0 {
 			t.Errorf("%s has no common filter", name)

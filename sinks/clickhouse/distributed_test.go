@@ -74,9 +74,7 @@ func TestDistributed(t *testing.T) {
 	for _, name := range queries.Names() {
 		sql, params, err := queries.Sample(name, time.Now())
 		must.Do(t, err)
-		if _, err := s.Query(t.Context(), sql, params); err != nil {
-			t.Errorf("query %s: %v", name, err)
-		}
+		must.Do(t, must.Err(s.Query(t.Context(), sql, params)), "query", name)
 	}
 	st := must.Get(clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: chdbtest.DSN(addr, "llmtap")}))(t)
 	if st.Cluster != "one" || len(st.In(clickhouse.Pending)) > 0 {

@@ -19,7 +19,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +27,7 @@ import (
 	"time"
 
 	client "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
@@ -39,10 +39,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	f := func(dsn string, want ...string) {
 		t.Helper()
-		got, err := clickhouse.Addresses(dsn)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v, want %q", dsn, got, err, want)
-		}
+		must.Agree(t, cmp.Diff(want, must.Get(clickhouse.Addresses(dsn))(t)), dsn)
 	}
 	f("clickhouse://h/db", "h:9000")
 	f("clickhouse://h/db?secure=true", "h:9440")
@@ -99,9 +96,7 @@ func TestDialEvenly(t *testing.T) {
 			if addr == "c" {
 				return client.DialResult{}, ctx.Err()
 			}
-			if o.DialTimeout != 10*time.Second {
-				t.Errorf("%s: timeout is %v, want 10s", addr, o.DialTimeout)
-			}
+			must.Equal(t, o.DialTimeout, 10*time.Second, "%s: timeout", addr)
 			<-ctx.Done()
 			return client.DialResult{}, ctx.Err()
 		})
@@ -193,9 +188,7 @@ func TestFailoverInTheMiddleOfAnInsert(t *testing.T) {
 		}
 		counts := must.Get(s.Counts(t.Context()))(t)
 		for table, n := range counts {
-			if n != 500 {
-				t.Errorf("%s: %s has %d rows, want 500", name, table, n)
-			}
+			must.Equal(t, n, 500, "%s: rows of %s", name, table)
 		}
 		must.Do(t, s.Close())
 	}

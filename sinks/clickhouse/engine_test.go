@@ -189,13 +189,9 @@ func openDSN(t testing.TB, dsn string) *clickhouse.Sink {
 	cfg := clickhouse.Default()
 	cfg.DSN = dsn
 	s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatalf("Open: %v", err)
-	}
+	must.Do(t, err, "Open")
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
+		must.Do(t, s.Close(), "Close")
 	})
 	return s
 }
@@ -203,10 +199,8 @@ func openDSN(t testing.TB, dsn string) *clickhouse.Sink {
 // query returns the rows of sql as text with values separated by tabs and rows ending in newlines.
 func query(t testing.TB, s *clickhouse.Sink, sql string, params map[string]string) string {
 	t.Helper()
-	res, err := s.Query(context.WithoutCancel(t.Context()), sql, params) // also in a cleanup
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
+	res, err := s.Query(context.WithoutCancel(t.Context()), sql, params)
+	must.Do(t, err, sql)
 	return text(res)
 }
 

@@ -127,9 +127,8 @@ func TestWriteThroughFaults(t *testing.T) {
 	patient := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
 	defer patient.Close()
 	must.Do(t, patient.Write(t.Context(), sinktest.Rows(0, 100)))
-	counts, err := patient.Counts(t.Context())
-	if err != nil || counts["exchanges"] != 100 || counts["findings"] != 100 {
-		t.Errorf("after all faults: %v %v", counts, err)
+	if counts := must.Get(patient.Counts(t.Context()))(t); counts["exchanges"] != 100 || counts["findings"] != 100 {
+		t.Errorf("after all faults: %v", counts)
 	}
 }
 

@@ -61,9 +61,7 @@ func TestFindingsOfTimeRange(t *testing.T) {
 				sql, params, err := q.Bind(given, now)
 				must.Do(t, err)
 				got := query(t, s, "SELECT arrayStringConcat(arraySort(groupArray(replaceOne(toString("+column+"), 'conv-', ''))), ' ') FROM ("+sql+")", params)
-				if got != test.want+"\n" {
-					t.Errorf("%s from %s to %s: %q, want %q", name, test.since, test.until, got, test.want)
-				}
+				must.Equal(t, got, test.want+"\n", "%s from %s to %s", name, test.since, test.until)
 			}
 		}
 	}

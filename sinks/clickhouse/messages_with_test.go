@@ -48,9 +48,7 @@ func TestMessagesWith(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if got := pick(res, "conversation_id="); got != strings.TrimSuffix("conversation_id="+want, "conversation_id=") {
-			t.Errorf("%q: found in %q, want %q", text, got, want)
-		}
+		must.Equal(t, pick(res, "conversation_id="), strings.TrimSuffix("conversation_id="+want, "conversation_id="), "%q: found in", text)
 		if text != "…" && !strings.ContainsAny(text, "\x00\x01") { // as a filter of calls
 			sql, params, err := must.Get(queries.Get("calls"))(t).Bind(queries.Values{"text": {text}, "since": {"2 hours"}}, time.Now())
 			must.Do(t, err)
@@ -73,9 +71,7 @@ func TestMessagesWith(t *testing.T) {
 			t.Fatal("the query does not begin with the search for hits")
 		}
 		plan := must.Get(s.Query(t.Context(), "EXPLAIN indexes = 1 "+with+"\n"+search, params))(t)
-		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "word_index") {
-			t.Errorf("word_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
-		}
+		must.Contain(t, fmt.Sprint(plan.Rows), "word_index", "the plan with word_index")
 	}
 }
 

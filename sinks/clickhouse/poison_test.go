@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
@@ -42,15 +43,7 @@ func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, dead *deadLetterL
 	cfg.FlushInterval, cfg.MaxBackoff = 10*time.Millisecond, 200*time.Millisecond
 	b, dead = sinks.NewBatcher(s, cfg, slog.New(slog.DiscardHandler), nil), &deadLetterLog{}
 	b.DeadLetter = dead.add
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	must.Run(t, b.Run)
 	return b, dead, func(rows *sinks.Batch) <-chan struct{} {
 		stored := make(chan struct{})
 		must.Do(t, b.Add(t.Context(), rows, func(context.Context) error { close(stored); return nil }))
@@ -97,9 +90,7 @@ func TestPoisonRows(t *testing.T) {
 			t.Errorf("dead letter: %v %s", d.Err, d.Row)
 		}
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("dead letters: %v, want %v", got, want)
-	}
+	must.Agree(t, cmp.Diff(want, got), "dead letters")
 	if n := counts(t, s); n["exchanges"] != 1998 || n["findings"] != 1999 || n["tool_calls"] != 2000 || n["alerts"] != 2000 {
 		t.Errorf("stored: %v", n)
 	}
@@ -115,9 +106,7 @@ func TestChangedTable(t *testing.T) {
 		wait(t, add(sinktest.Rows(0, 10)))
 		must.Do(t, s.Exec(t.Context(), breaks), what)
 		stored := add(sinktest.Rows(10, 500))
-		for deadline := time.Now().Add(5 * time.Minute); b.Health() == nil && time.Now().Before(deadline); {
-			time.Sleep(5 * time.Millisecond)
-		}
+		must.Wait(t, what, func() bool { return b.Health() != nil })
 		if err := b.Health(); err == nil || !strings.Contains(err.Error(), health) || !strings.Contains(err.Error(), "the change to the table") {
 			t.Errorf("%s: health %v, want %q in it", what, err, health)
 		}

@@ -28,9 +28,7 @@ func TestRetentions(t *testing.T) {
 			s := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil))(t)
 			got := query(t, s, `SELECT name, toUInt32OrZero(extract(engine_full, 'toIntervalSecond\\((\\d+)')) / 86400 FROM system.tables
 				WHERE database = currentDatabase() AND name IN ('exchanges', 'history', 'messages', 'runs') ORDER BY name`, nil)
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, s.Close())
 			got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got)
 			must.Equal(t, got, want, "retention in days")
 			if opened == 1 && strings.Contains(log.String(), "retention set") {
@@ -86,9 +84,7 @@ func TestErase(t *testing.T) {
 		t.Helper()
 		got := query(t, s, `SELECT arrayStringConcat(arraySort(groupArray(id)), ' ') FROM (SELECT id FROM messages UNION ALL SELECT exchange_id FROM exchanges
 			UNION ALL SELECT 'h-' || exchange_id FROM history UNION ALL SELECT example FROM alerts)`, nil)
-		if got != want+"\n" {
-			t.Errorf("remaining\n%swant\n%s", got, want)
-		}
+		must.Equal(t, got, want+"\n", "remaining")
 	}
 	if r := erase(clickhouse.ErasureSubject{Conversation: `it's \ "a"`}, old); r.Rows["messages"] != 2 || len(r.Exchanges) != 1 {
 		t.Errorf("%+v", r)

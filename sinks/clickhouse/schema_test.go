@@ -61,9 +61,7 @@ func TestColumnsMatchSchema(t *testing.T) {
 		want := strings.Fields(query(t, s, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String} ORDER BY name",
 			map[string]string{"table": table}))
 		slices.Sort(got)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("columns of %s (-schema +columns.go):\n%s", table, d)
-		}
+		must.Agree(t, cmp.Diff(want, got), "columns of", table, "(-schema +columns.go)")
 	}
 }
 
@@ -100,13 +98,9 @@ func TestKeysAreConstant(t *testing.T) {
 	}
 	f := func(table, newest string) {
 		t.Helper()
-		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table+"_final", nil); got != "50\t50\n" {
-			t.Errorf("%s_final: rows, newest rows = %q, want 50, 50", table, got)
-		}
+		must.Equal(t, query(t, s, "SELECT count(), countIf("+newest+") FROM "+table+"_final", nil), "50\t50\n", "%s_final: rows, newest rows", table)
 		must.Do(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
-		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table, nil); got != "50\t50\n" {
-			t.Errorf("%s after merging: rows, newest rows = %q, want 50, 50", table, got)
-		}
+		must.Equal(t, query(t, s, "SELECT count(), countIf("+newest+") FROM "+table, nil), "50\t50\n", "%s after merging: rows, newest rows", table)
 	}
 	f("exchanges", "status = 200 AND stage = 'executor'")
 	f("findings", "severity = 'lenient' AND service = 'executor-api'")
@@ -123,9 +117,7 @@ func TestIndexesAreUsed(t *testing.T) {
 	f := func(table, where, index string) {
 		t.Helper()
 		plan := query(t, s, "EXPLAIN indexes = 1 SELECT count() FROM "+table+"_final WHERE "+where, nil)
-		if !strings.Contains(plan, index) {
-			t.Errorf("%s WHERE %s does not use %s:\n%s", table, where, index, plan)
-		}
+		must.Contain(t, plan, index, table, "WHERE", where)
 	}
 	f("exchanges", "started_at > now() - 60", "Partition")
 	f("exchanges", "started_at > now() - 60", "toStartOfHour(started_at)")

@@ -99,9 +99,7 @@ func TestVerifyBroken(t *testing.T) {
 		if !regexp.MustCompile("(?s)^" + want + "$").MatchString(got) {
 			t.Errorf("%s: failures\n%swant\n%s", name, got, want)
 		}
-		if hasDatabase := regexp.MustCompile(`(?m)^ok  database`).MatchString(report(steps)); hasDatabase != (steps[len(steps)-1].Name == "drop") {
-			t.Errorf("%s: the last step is %v", name, steps[len(steps)-1])
-		}
+		must.Equal(t, regexp.MustCompile(`(?m)^ok  database`).MatchString(report(steps)), (steps[len(steps)-1].Name == "drop"), "%s: database in the report", name)
 	}
 	u := must.Get(url.Parse(dsn))(t)
 	wrong := *u

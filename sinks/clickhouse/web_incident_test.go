@@ -95,9 +95,7 @@ func TestWebProblem(t *testing.T) {
 		t.Helper()
 		sql, params, err := webStatements(t)[statement].Bind(queries.Values{name: {value}}, at)
 		must.Do(t, err)
-		if d := cmp.Diff(want, pick(must.Get(s.Query(t.Context(), sql, params))(t), want)); d != "" {
-			t.Errorf("%s (-want +got):\n%s", statement, d)
-		}
+		must.Agree(t, cmp.Diff(want, pick(must.Get(s.Query(t.Context(), sql, params))(t), want)), statement)
 	}
 	f("problem_alerts", "id", "p1", "alert_id=a3\nalert_id=a0")
 	f("problem_actions", "group", "g1", "action=ignore who=anna comment=\naction=unsilence who=anna comment=\naction=silence who=anna comment=\naction=assign who=anna comment=to Bea")

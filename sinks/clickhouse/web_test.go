@@ -44,9 +44,7 @@ func TestWebStatements(t *testing.T) {
 			for _, bound := range q.Bound {
 				params[bound] = testPrices.Bound()
 			}
-			if _, err := s.Query(t.Context(), sql, params); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			must.Do(t, must.Err(s.Query(t.Context(), sql, params)), name)
 		}
 	}
 }

@@ -186,9 +186,7 @@ func TestRefusals(t *testing.T) {
 			s := newEndpoint(t, f.answers...)
 			e, _ := start(t, Config{URL: s.URL})
 			e.Add(&analyzer.Output{Exchanges: []analyzer.Exchange{call("a"), call("b")}})
-			for testutil.ToFloat64(e.exported)+e.drops(reasonRefused) < 2 {
-				time.Sleep(10 * time.Millisecond)
-			}
+			must.Wait(t, "both calls end", func() bool { return testutil.ToFloat64(e.exported)+e.drops(reasonRefused) >= 2 })
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			must.Equal(t, s.requests, f.requests, "requests")

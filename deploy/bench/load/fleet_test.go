@@ -5,6 +5,10 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The calls of a fleet have the sizes, turns and errors of the recorded traffic they are made after, within a factor of two.
@@ -77,9 +81,7 @@ func TestFleetSeed(t *testing.T) {
 		return all
 	}
 	three := sizes(3)
-	if !slices.Equal(three, sizes(3)) {
-		t.Error("the same seed makes other calls")
-	}
+	must.Agree(t, cmp.Diff(sizes(3), three), "the same seed makes other calls")
 	if slices.Equal(three, sizes(4)) {
 		t.Error("another seed makes the same calls")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // BenchmarkCall measures the time that the hook adds to a call on the agent's goroutine: p50 and p99 of calls with the hook
@@ -35,7 +36,7 @@ func benchmarkCall(b *testing.B, size int, up bool) {
 		}
 		return &http.Response{StatusCode: 200, ContentLength: -1, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(body))}, nil
 	})
-	url := agentURL(freePort(b))
+	url := agentURL(testnet.FreePort(b))
 	if up {
 		url = startNATS(b, b.TempDir(), -1).url
 	}
@@ -51,9 +52,7 @@ func benchmarkCall(b *testing.B, size int, up bool) {
 		req := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body)))(b)
 		start := time.Now()
 		resp, err := rt.RoundTrip(req)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		for err == nil {
 			_, err = resp.Body.Read(buf)
 		}

@@ -75,9 +75,7 @@ func TestBodiesInParts(t *testing.T) {
 			}
 			joined = append(joined, ev.Body...)
 		}
-		if !bytes.Equal(joined, body) {
-			t.Errorf("half %d: the joined parts differ from the body", half)
-		}
+		must.Equal(t, string(joined), string(body), "half %d: the joined parts and the body", half)
 	}
 	if s := h.Stats(); s.Published != 1 || s.Bytes != 0 {
 		t.Errorf("stats %+v", s)
@@ -178,9 +176,7 @@ func TestLargeBodies(t *testing.T) {
 		if once {
 			r = io.MultiReader(r)
 		}
-		if got := call(t, h, target, r, nil); !bytes.Equal(got, body) {
-			t.Errorf("%d bytes: the agent read a different body", size)
-		}
+		must.Equal(t, string(call(t, h, target, r, nil)), string(body), "%d bytes: the body that the agent read", size)
 		flush(t, h)
 		want := body
 		if wantCapture == event.CaptureCut {
@@ -244,9 +240,8 @@ func TestErrorsAreMasked(t *testing.T) {
 			}
 		}
 	}
-	if _, res := shapesOf(t, n, target, chatPath, body, nil, func(c *Config) { c.Capture = event.CaptureFull }); string(res.Body) != body {
-		t.Errorf("a response without error became %s", res.Body)
-	}
+	_, res := shapesOf(t, n, target, chatPath, body, nil, func(c *Config) { c.Capture = event.CaptureFull })
+	must.Equal(t, string(res.Body), body, "a response without error")
 	// A key that the limit splits.
 	long := strings.Repeat("a ", maxError/2-5) + "sk-abc123DEF456 " + strings.Repeat("b ", 100)
 	if _, res := shapesOf(t, n, target, chatPath, long, http.Header{"X-Status": {"400"}}, nil); strings.Contains(string(res.Body), "abc") || len(res.Body) < maxError-20 {

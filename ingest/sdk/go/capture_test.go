@@ -28,9 +28,7 @@ func TestCaptureStubsLongBodies(t *testing.T) {
 		}
 		must.Equal(t, c.cut(), wantCut, "%d bytes: cut", n)
 		got, reserved := c.take()
-		if !bytes.Equal(got, want) {
-			t.Errorf("%d bytes in chunks of %d: got %d bytes that differ", n, chunk, len(got))
-		}
+		must.Equal(t, string(got), string(want), "%d bytes in chunks of %d", n, chunk)
 		must.Equal(t, q.used, reserved, "%d bytes: in use, as reserved", n)
 	}
 	f(100, 7, false)
@@ -44,7 +42,6 @@ func TestCaptureWithoutBodies(t *testing.T) {
 	c := capture{queue: newQueue(1 << 20), limit: maxError}
 	c.write(make([]byte, 3000))
 	c.write(make([]byte, 3000))
-	if got, _ := c.take(); len(got) != maxError {
-		t.Errorf("got %d bytes, want %d", len(got), maxError)
-	}
+	got, _ := c.take()
+	must.Equal(t, len(got), maxError, "bytes")
 }

@@ -4,15 +4,15 @@ import (
 	"regexp"
 	"runtime"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestCallerIsFirstFrameOfMainModule(t *testing.T) {
 	var p *places
 	f := func(name, file, want string) {
 		t.Helper()
-		if got := p.place(&runtime.Frame{Function: name, File: file, Line: 7}); got != want {
-			t.Errorf("%s in %s is at %q, want %q", name, file, got, want)
-		}
+		must.Equal(t, p.place(&runtime.Frame{Function: name, File: file, Line: 7}), want, "place of %s in %s", name, file)
 	}
 	p = &places{main: "github.com/acme/agent", program: "github.com/acme/agent/cmd/agent"}
 	f("main.main", "/home/u/agent/cmd/agent/main.go", "cmd/agent/main.go:7 main")
@@ -60,9 +60,7 @@ func TestCaller(t *testing.T) {
 			t.Errorf("below %d frames the call is at %q", frames, got)
 		}
 	}
-	if got := deep(maxFrames+nearFrames, others.caller); got != "" {
-		t.Errorf("below too many frames the call is at %q", got)
-	}
+	must.Equal(t, deep(maxFrames+nearFrames, others.caller), "", "place of the call below too many frames")
 }
 
 // BenchmarkCaller measures the search below 20 frames, as of SDKs.

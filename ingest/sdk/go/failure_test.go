@@ -17,6 +17,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // post sends body through h. The caller closes the response.
@@ -32,10 +33,7 @@ func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*htt
 // only returns the one exchange that h published.
 func only(t testing.TB, n *natsd, h *Hook) (req, res *event.Event) {
 	t.Helper()
-	for h.Stats().Open > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	flush(t, h)
+	flushAll(t, h)
 	for _, ev := range n.events(t) {
 		switch {
 		case ev.Instance != h.instance:
@@ -78,7 +76,7 @@ func TestFailedCalls(t *testing.T) {
 	}))
 	defer srv.Close()
 	defer close(release)
-	refused := "http://" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}).String()
+	refused := "http://" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: testnet.FreePort(t)}).String()
 	open := func() *Hook {
 		u, _ := url.Parse(refused)
 		return openHook(t, n.url, srv.URL, func(c *Config) { c.Hosts = append(c.Hosts, u.Host) })
@@ -195,10 +193,7 @@ func TestNeverClosed(t *testing.T) {
 		must.Equal(t, s.Open, 1, "the exchange ended while its body was in use: %+v", s)
 		runtime.KeepAlive(resp)
 	}()
-	for h.Stats().Open > 0 {
-		runtime.GC()
-		time.Sleep(time.Millisecond)
-	}
+	must.Wait(t, "the exchange ends", func() bool { runtime.GC(); return h.Stats().Open == 0 })
 	if _, res := only(t, n, h); res.Error != errAbandoned || string(res.Body) != body[:10] {
 		t.Errorf("error %q, body %q", res.Error, res.Body)
 	}

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // A process that has sent an event says every minute that it is alive, and that it ends. While NATS stores nothing, it does not.
 func TestHeartbeat(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), testnet.FreePort(t)
 	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	h := openHook(t, agentURL(port), srv.URL, nil)
@@ -23,9 +25,7 @@ func TestHeartbeat(t *testing.T) {
 		h.heartbeat()
 		flush(t, h)
 	}
-	if err := h.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.Close())
 	h.heartbeat() // closed
 	var got []string
 	for _, m := range n.events(t) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
@@ -74,6 +75,13 @@ func flush(t testing.TB, h *Hook) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	must.Do(t, h.Flush(ctx))
+}
+
+// flushAll flushes h once no exchange is open.
+func flushAll(t testing.TB, h *Hook) {
+	t.Helper()
+	must.Wait(t, "no exchange is open", func() bool { return h.Stats().Open == 0 })
+	flush(t, h)
 }
 
 const question = `{"model":"gpt-5","messages":[{"role":"user","content":"q"}]}`
@@ -186,10 +194,7 @@ func TestRejected(t *testing.T) {
 			resp := must.Get(h.Transport(base).RoundTrip(req))(t)
 			resp.Body.Close()
 		}
-		for h.Stats().Open > 0 { // the hook reads the responses in the background
-			time.Sleep(time.Millisecond)
-		}
-		flush(t, h)
+		flushAll(t, h) // the hook reads the responses in the background
 		xs := exchanges(t, n.events(t))
 		if len(xs) != attempts {
 			t.Fatalf("%d attempts at a %d: %d exchanges", attempts, status, len(xs))
@@ -240,10 +245,7 @@ func TestCancelled(t *testing.T) {
 	<-started
 	must.Get(io.ReadFull(resp.Body, make([]byte, 4)))(t)
 	cancel()
-	for h.Stats().Open > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	flush(t, h)
+	flushAll(t, h)
 	xs := exchanges(t, n.events(t))
 	if got := xs[0][1]; got.Status != 0 || got.Error != "context canceled" || len(got.Body) != 0 {
 		t.Errorf("cancelled before the response: status %d, error %q", got.Status, got.Error)
@@ -290,15 +292,14 @@ func TestIncompleteReads(t *testing.T) {
 
 func TestOtherCallsUnchanged(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
-	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
+	h := openHook(t, agentURL(testnet.FreePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
 	var seen *http.Request
 	want := &http.Response{StatusCode: 200, Body: http.NoBody}
 	rt := h.Transport(roundTripFunc(func(r *http.Request) (*http.Response, error) { seen = r; return want, nil }))
 	f := func(method, target string) {
 		t.Helper()
 		req := must.Get(http.NewRequest(method, target, strings.NewReader("{}")))(t)
-		got, err := rt.RoundTrip(req)
-		if err != nil || got != want || seen != req {
+		if got := must.Get(rt.RoundTrip(req))(t); got != want || seen != req {
 			t.Errorf("%s %s: request or response changed", method, target)
 		}
 		must.Equal(t, h.Stats(), Stats{}, "%s %s: stats", method, target)

@@ -2,7 +2,6 @@ package llmtap
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,8 +26,7 @@ type hostCases struct {
 
 func TestHosts(t *testing.T) {
 	data := must.Get(os.ReadFile("../testdata/hosts.json"))(t)
-	var all hostCases
-	must.Do(t, json.Unmarshal(data, &all))
+	all := must.JSON[hostCases](t, data)
 	if len(all.Cases) == 0 || len(all.Invalid) == 0 {
 		t.Fatal("no cases")
 	}
@@ -106,8 +104,6 @@ func TestHostsAllocateNothing(t *testing.T) {
 		req := must.Get(http.NewRequest(http.MethodPost, u, nil))(t)
 		req.Header.Set("Content-Type", "application/json")
 		h.selects(req) // logs the host
-		if n := testing.AllocsPerRun(100, func() { h.selects(req) }); n != 0 {
-			t.Errorf("%s: %g allocations", u, n)
-		}
+		must.Equal(t, testing.AllocsPerRun(100, func() { h.selects(req) }), 0, "%s: allocations", u)
 	}
 }

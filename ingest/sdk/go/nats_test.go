@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // testhelper is the path of the command ingest/sdk/testhelper, which runs nats-server in a process of its own: agents that
@@ -89,9 +87,7 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 		}
 	})}
 	t.Cleanup(n.stop)
-	if _, err := fmt.Fscan(out, &n.port); err != nil {
-		t.Fatalf("read the port of nats-server: %v", err)
-	}
+	must.Do(t, must.Err(fmt.Fscan(out, &n.port)), "read the port of nats-server")
 	n.url = agentURL(n.port)
 	nc := must.Get(nats.Connect(strings.ReplaceAll(n.url, "agent", "admin")))(t)
 	t.Cleanup(nc.Close)
@@ -100,25 +96,6 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 }
 
 func agentURL(port int) string { return fmt.Sprintf("nats://agent:agent@127.0.0.1:%d", port) }
-
-// Ports are taken in order, from a random one: two tests never get the same.
-var (
-	firstPort = rand.N(20_000)
-	ports     atomic.Int64
-)
-
-// freePort returns an unused port below those that the system assigns, so that no connection takes it.
-func freePort(t testing.TB) int {
-	for range 100 {
-		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
-}
 
 // events reads and decodes all messages of the stream.
 func (n *natsd) events(t testing.TB) []*event.Event {
@@ -130,9 +107,7 @@ func (n *natsd) events(t testing.TB) []*event.Event {
 	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
 		m := must.Get(stream.GetMsg(ctx, seq))(t)
 		all, err := event.DecodeAll(m.Subject, event.Header(m.Header), m.Data)
-		if err != nil {
-			t.Fatalf("message %d: %v", seq, err)
-		}
+		must.Do(t, err, "message", seq)
 		evs = append(evs, all...)
 	}
 	return evs
@@ -166,7 +141,7 @@ func exchanges(t testing.TB, evs []*event.Event) [][2]*event.Event {
 }
 
 func TestNATSDownAtOpen(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), testnet.FreePort(t)
 	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	h := openHook(t, agentURL(port), srv.URL, nil)
@@ -191,7 +166,7 @@ func TestNATSDownAtOpen(t *testing.T) {
 
 func TestNATSDownAtClose(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
-	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
+	h := openHook(t, agentURL(testnet.FreePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 	must.Fail(t, h.Close(), "publish 1 exchange to nats://127.0.0.1:")
 	must.Do(t, h.Close(), "second Close")

@@ -219,23 +219,17 @@ func playHistory(t *testing.T, target string, seed uint64) {
 		})
 	}
 	for range 2 {
-		for more := h.Stats().Events + uint64(r.IntN(150)); h.Stats().Events < more && finished.Load() < agents; {
-			time.Sleep(time.Millisecond)
-		}
+		more := h.Stats().Events + uint64(r.IntN(150))
+		must.Wait(t, "more events", func() bool { return h.Stats().Events >= more || finished.Load() >= agents })
 		n.stop()
 		// An outage for some time, or until exchanges are dropped.
 		before, short := h.Stats().Dropped, r.IntN(2) == 0
 		time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
-		for !short && finished.Load() < agents && h.Stats().Dropped < before+20 {
-			time.Sleep(time.Millisecond)
-		}
+		must.Wait(t, "drops", func() bool { return short || finished.Load() >= agents || h.Stats().Dropped >= before+20 })
 		n = startNATS(t, dir, n.port)
 	}
 	work.Wait()
-	for h.Stats().Open > 0 { // abandoned responses, and those being read in the background
-		time.Sleep(time.Millisecond)
-	}
-	flush(t, h)
+	flushAll(t, h) // with abandoned responses, and those being read in the background
 	last := plan{n: len(plans), does: "json", read: -1}
 	must.Get(play(t.Context(), h.Transport(base), target, last))(t)
 	flush(t, h)
@@ -305,9 +299,7 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 		if n < len(plans) {
 			p = plans[n]
 		}
-		if !bytes.Equal(x[0].body, p.requestBody()) {
-			t.Errorf("exchange %s of %+v: request %.40q", id, p, x[0].body)
-		}
+		must.Equal(t, string(x[0].body), string(p.requestBody()), "exchange %s of %+v: request", id, p)
 		if want := p.answerBody(); !bytes.HasPrefix(want, x[1].body) || x[1].ev.Error == "" && len(x[1].body) != len(want) {
 			t.Errorf("exchange %s of %+v: response of %d bytes, error %q", id, p, len(x[1].body), x[1].ev.Error)
 		}
@@ -322,7 +314,5 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 		t.Errorf("the last message has seq %d and dropped %d, stats %+v", end.Seq, end.Dropped, s)
 	}
 	// Each missing sequence number is a missing half, and vice versa.
-	if missing, want := end.Seq-uint64(len(seqs)), 2*(calls-uint64(len(halves)))+uint64(len(halves))-whole; missing != want {
-		t.Errorf("%d sequence numbers are missing, and %d halves", missing, want)
-	}
+	must.Equal(t, end.Seq-uint64(len(seqs)), 2*(calls-uint64(len(halves)))+uint64(len(halves))-whole, "missing sequence numbers, and halves")
 }

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // OnPublished is called for each stored exchange, once and in order, and not before NATS is up. After a panic of OnPublished
 // the hook publishes the following exchanges.
 func TestOnPublished(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), testnet.FreePort(t)
 	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	var got []string // owned by the hook until Close

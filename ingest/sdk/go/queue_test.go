@@ -44,9 +44,7 @@ func TestQueueDropsBothHalves(t *testing.T) {
 	var seqs []uint64
 	for it := q.next(maxInFlight); it != nil; it = q.next(maxInFlight) {
 		seqs = append(seqs, it.ev.Seq)
-		if it.ev.Dropped != 1 {
-			t.Errorf("seq %d has %d dropped exchanges, want 1", it.ev.Seq, it.ev.Dropped)
-		}
+		must.Equal(t, it.ev.Dropped, 1, "dropped exchanges of seq %d", it.ev.Seq)
 	}
 	if len(seqs) != 3 || seqs[0] != 2 || seqs[1] != 4 || seqs[2] != 5 {
 		t.Errorf("in flight: %v, want [2 4 5]", seqs)
@@ -95,8 +93,6 @@ func TestQueueRequeues(t *testing.T) {
 	for range 3 {
 		q.ack()
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-done)
 	wantStats(t, q, Stats{Published: 1, Events: 4, Dropped: 2})
 }

@@ -1,55 +1,35 @@
 package llmtap
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
-// A logBuffer contains the lines of a logger. It is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+// A logBuffer contains the lines of a logger.
+type logBuffer struct{ testnet.Buffer }
 
 func (l *logBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // await waits until the log contains text.
 func (l *logBuffer) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !strings.Contains(l.String(), text); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %q in\n%s", text, l)
-		}
-	}
+	must.Wait(t, text, func() bool { return strings.Contains(l.String(), text) }, func() any { return l })
 }
 
 // The hook says where it cannot connect, and why, even without a call; it says when it is connected; and nothing else.
 func TestReportsConnection(t *testing.T) {
 	var log logBuffer
-	dir, port := t.TempDir(), freePort(t)
+	dir, port := t.TempDir(), testnet.FreePort(t)
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(port), srv.URL, func(c *Config) { c.Logger = log.logger() })
 	log.await(t, "cannot publish to NATS")
@@ -93,7 +73,7 @@ func TestReportsLostExchanges(t *testing.T) {
 			must.Contain(t, log.String(), text)
 		}
 	}
-	f(agentURL(freePort(t)), "cannot publish", "connection refused")
+	f(agentURL(testnet.FreePort(t)), "cannot publish", "connection refused")
 	f(agentURL(silentServer(t)), "", "no connection within 50ms")
 }
 
@@ -141,14 +121,12 @@ func TestReportGrace(t *testing.T) {
 	r.failed(errors.New("refused"), false, now)
 	r.failed(errors.New("refused"), false, now.Add(startGrace))
 	r.failed(errors.New("refused"), true, now.Add(startGrace+time.Second))
-	if strings.Count(log.String(), "\n") != 1 {
-		t.Error(log.String())
-	}
+	must.Equal(t, strings.Count(log.String(), "\n"), 1, "lines")
 }
 
 func TestFlushErrorCountsExchanges(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
-	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = time.Millisecond })
+	h := openHook(t, agentURL(testnet.FreePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = time.Millisecond })
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -61,9 +61,8 @@ func TestNATSRestarts(t *testing.T) {
 		})
 	}
 	stored := func(more uint64) {
-		for want := h.Stats().Events + more; h.Stats().Events < want; {
-			time.Sleep(time.Millisecond)
-		}
+		want := h.Stats().Events + more
+		must.Wait(t, "more events", func() bool { return h.Stats().Events >= want })
 	}
 	time.Sleep(50 * time.Millisecond)
 	must.Get(n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}))(t)

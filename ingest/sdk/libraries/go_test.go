@@ -34,8 +34,7 @@ const hosts = "LLMTAP_HOSTS=localhost,127.0.0.1,::1,*.com,*.net,*.org,*.test,*.e
 // option.WithHTTPClient, as an agent would: the hook cannot be added from outside of the module.
 func openGo(t testing.TB, l *library) suite {
 	t.Helper()
-	var module struct{ Dir string }
-	must.Do(t, json.Unmarshal(download(t, "go", "mod", "download", "-json", l.source+"@"+l.version), &module))
+	module := must.JSON[struct{ Dir string }](t, download(t, "go", "mod", "download", "-json", l.source+"@"+l.version))
 	dir := t.TempDir()
 	write := func(path, text string) {
 		must.Do(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600))

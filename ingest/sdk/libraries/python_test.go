@@ -46,9 +46,7 @@ func openPython(t testing.TB, l *library) suite {
 			if err == nil {
 				err = json.Unmarshal(data, &r.tests)
 			}
-			if err != nil {
-				t.Fatalf("%v\n%s", err, r.output)
-			}
+			must.Do(t, err, r.output)
 			return r
 		},
 		alone: func(test string) []string { return []string{test} },

@@ -113,24 +113,16 @@ func Start(t *testing.T, cfg Config) (addr string) {
 	cmd.Env = append(os.Environ(), dirEnv+"="+t.TempDir(), serverEnv+"="+cfg.Server, profileEnv+"="+cfg.Profile, userEnv+"="+cfg.User)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("stop ClickHouse: %v", err)
-		}
+		must.Do(t, cmd.Wait(), "stop ClickHouse")
 	})
 	addr, err = bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("start ClickHouse: %v", err)
-	}
+	must.Do(t, err, "start ClickHouse")
 	return strings.TrimSpace(addr)
 }
 

@@ -18,6 +18,8 @@ import (
 
 	"github.com/ClickHouse/ch-go/proto"
 	chproto "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // revision is the revision of the native protocol that StartNative speaks, the newest one that clickhouse-go knows.
@@ -43,10 +45,7 @@ type Native struct {
 // ListenNative returns a Native that serves once Serve is called.
 func ListenNative(t *testing.T) *Native {
 	t.Helper()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	n := &Native{Addr: ln.Addr().String(), ln: ln, open: map[net.Conn]bool{}}
 	t.Cleanup(n.close)
 	return n

@@ -31,9 +31,8 @@ func TestIncompleteBody(t *testing.T) {
 	})
 	q := &request{http: &http.Request{Header: http.Header{"Content-Encoding": {"zstd"}}, Body: io.NopCloser(raw)}}
 	body := must.Get(q.body())(t)
-	if data, err := io.ReadAll(body); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("%q, %v", data, err)
-	}
+	data, err := io.ReadAll(body)
+	must.Is(t, err, io.ErrUnexpectedEOF, string(data))
 }
 
 type readerFunc func(p []byte) (int, error)

@@ -36,9 +36,8 @@ func TestSlots(t *testing.T) {
 		cancel()
 		must.Is(t, must.Err(h.slot(gone)), context.Canceled)
 		time.AfterFunc(time.Second, release)
-		if release, err = h.slot(t.Context()); err != nil {
-			t.Error(err)
-		}
+		release, err = h.slot(t.Context())
+		must.Do(t, err)
 		release()
 	})
 }

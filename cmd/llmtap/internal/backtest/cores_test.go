@@ -80,7 +80,5 @@ func TestCores(t *testing.T) {
 		return b.Bytes()
 	}
 	want := output(1)
-	if got := output(5); !bytes.Equal(got, want) {
-		t.Errorf("5 cores:\n%s\none:\n%s", got, want)
-	}
+	must.Equal(t, string(output(5)), string(want), "5 cores, and one")
 }

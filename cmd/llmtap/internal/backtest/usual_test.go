@@ -2,7 +2,6 @@ package backtest
 
 import (
 	"io"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -38,14 +37,7 @@ func TestMain(m *testing.M) {
 func startClickHouse(t *testing.T, slow, until time.Time) *clickhouse.Sink {
 	t.Helper()
 	collectortest.NeedClickHouse(t)
-	engine := chdb.Default()
-	engine.Dir = t.TempDir()
-	ch := must.Get(chdb.Start(t.Context(), engine))(t)
-	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // ctx has ended: it is killed
-	cfg := clickhouse.Default()
-	cfg.DSN = ch.DSN()
-	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
-	t.Cleanup(func() { _ = sink.Close() })
+	sink := collectortest.OpenClickHouse(t)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	value := func(median float64) float64 { return median * math.Exp(0.5*rnd.NormFloat64()) }
 	batch := &sinks.Batch{}

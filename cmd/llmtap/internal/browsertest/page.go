@@ -217,9 +217,7 @@ func (p *Page) loaded() int {
 // Eval evaluates JavaScript, awaits it if it is a promise, and decodes its value into result, unless that is nil.
 func (p *Page) Eval(script string, result any) {
 	p.t.Helper()
-	if err := p.eval(script, result); err != nil {
-		p.t.Fatalf("%.200s: %v", script, err)
-	}
+	must.Do(p.t, p.eval(script, result), script)
 }
 
 func (p *Page) eval(script string, result any) error {

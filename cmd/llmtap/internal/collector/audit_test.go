@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -30,7 +31,7 @@ import (
 func TestAudit(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	cfg := collectortest.Config(t, func(cfg *config.Config) {
 		cfg.Roles, cfg.HTTP.Token = []string{config.RoleAlert, config.RoleUI}, "s3cret"
 	})
@@ -52,7 +53,7 @@ func TestAudit(t *testing.T) {
 	query := func(token, sql string) (int, string) {
 		return ask(t, token, http.MethodPost, api+"/api/query", jsonText(t, map[string]any{"sql": sql, "params": map[string]string{"x": "7"}}))
 	}
-	within(t, "the token", func() bool { status, _ := query(viewer, "SELECT {x:UInt8} AS first"); return status == http.StatusOK })
+	must.Wait(t, "the token", func() bool { status, _ := query(viewer, "SELECT {x:UInt8} AS first"); return status == http.StatusOK })
 	status, text := query(viewer, "SELECT * FROM audit_final")
 	must.Equal(t, status, http.StatusBadRequest, "a viewer reads the audit")
 	must.Contain(t, text, "needs the role admin")
@@ -77,7 +78,7 @@ func TestAudit(t *testing.T) {
 	must.Equal(t, status, http.StatusForbidden, "a viewer silences")
 	until := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	silence := `{"matchers":[{"name":"service","value":"shop","isEqual":true}],"startsAt":"2026-01-01T00:00:00Z","endsAt":"` + until + `","createdBy":"x","comment":"c"}`
-	within(t, "the silences", func() bool {
+	must.Wait(t, "the silences", func() bool {
 		status, _ := ask(t, responder, http.MethodPost, api+"/api/v2/silences", silence)
 		return status == http.StatusOK
 	})
@@ -102,7 +103,7 @@ func TestAudit(t *testing.T) {
 			t.Log(got)
 		}
 	}()
-	within(t, "the rows", func() bool {
+	must.Wait(t, "the rows", func() bool {
 		res, err := c.ClickHouse().Query(t.Context(), `SELECT concat(person, ' ', toString(verified), ' ', action, ' ', if(action = 'change_silence' AND outcome = 'done', 'ID', target), ' ',
 			outcome, ' ', via, '|', detail) FROM audit_final ORDER BY at`, nil)
 		if err != nil {
@@ -149,7 +150,7 @@ func TestAudit(t *testing.T) {
 // Nobody waits while ClickHouse does not answer: the log has all records, and those that are lost are counted.
 func TestAuditWithoutStore(t *testing.T) {
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	a := newAudit(slog.New(slog.NewTextHandler(&log, nil)), true, prometheus.NewRegistry())
 	c := open(t, func(cfg *config.Config) { cfg.ClickHouse.DSN = "http://127.0.0.1:1/llmtap" })
 	defer c.Close()

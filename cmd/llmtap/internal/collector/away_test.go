@@ -3,8 +3,6 @@ package collector
 import (
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,83 +13,20 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/slowtest"
-	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
 // firstSecond is the time within which a process serves. A loaded machine gets more time than a user would accept.
 const firstSecond = 10 * time.Second
-
-// A gate is a TCP proxy to a server, which is away while the gate is closed.
-type gate struct {
-	t      *testing.T
-	addr   string
-	target string
-	stop   func() // nil while the gate is closed
-}
-
-func newGate(t *testing.T, target string) *gate {
-	t.Helper()
-	g := &gate{t: t, target: target, addr: fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))}
-	t.Cleanup(g.close)
-	return g
-}
-
-func (g *gate) open() {
-	g.t.Helper()
-	l := must.Get(net.Listen("tcp", g.addr))(g.t)
-	done, conns := make(chan struct{}), make(chan net.Conn, 1000)
-	go func() {
-		defer close(done)
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", g.target)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			conns <- in
-			conns <- out
-			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
-				go func() {
-					_, _ = io.Copy(pair[0], pair[1])
-					pair[0].Close()
-				}()
-			}
-		}
-	}()
-	g.stop = func() {
-		l.Close()
-		<-done
-		close(conns)
-		for c := range conns {
-			c.Close()
-		}
-	}
-}
-
-func (g *gate) close() {
-	if g.stop != nil {
-		g.stop()
-		g.stop = nil
-	}
-}
 
 // While NATS or ClickHouse is away, at start or later, every set of roles serves: /healthz answers, /readyz says what is
 // missing and why, and the proxy forwards calls. The recorded exchanges are stored once the servers are back.
 func TestAway(t *testing.T) {
 	slowtest.Skip(t)
 	collectortest.NeedClickHouse(t)
-	engineCfg := chdb.Default()
-	engineCfg.Dir = t.TempDir()
-	engine := must.Get(chdb.Start(t.Context(), engineCfg))(t)
-	t.Cleanup(func() { _ = engine.Close(t.Context()) })
-	dsn := must.Get(url.Parse(engine.DSN()))(t)
+	dsn := must.Get(url.Parse(collectortest.StartClickHouse(t).DSN()))(t)
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"id":"1"}`) }))
 	t.Cleanup(provider.Close)
 	databases := 0
@@ -102,10 +37,10 @@ func TestAway(t *testing.T) {
 		t.Run(strings.ReplaceAll(roles+" "+away, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			w := newAwayTest(t, roles, dsn, database, provider.URL)
-			gates := map[string]*gate{"NATS": w.nats, "ClickHouse": w.clickhouse}
+			gates := map[string]*testnet.Link{"NATS": w.nats, "ClickHouse": w.clickhouse}
 			for name, g := range gates {
 				if !strings.Contains(away, name) {
-					g.open()
+					g.Open()
 				}
 			}
 			w.start(t)
@@ -113,7 +48,7 @@ func TestAway(t *testing.T) {
 			w.expectAway(t, away)
 			for name, g := range gates {
 				if strings.Contains(away, name) {
-					g.open()
+					g.Open()
 				}
 			}
 			w.expectReady(t)
@@ -121,14 +56,14 @@ func TestAway(t *testing.T) {
 			// Away later.
 			for name, g := range gates {
 				if strings.Contains(away, name) {
-					g.close()
+					g.Close()
 				}
 			}
 			w.expectAway(t, away)
 			w.call(t)
 			for name, g := range gates {
 				if strings.Contains(away, name) {
-					g.open()
+					g.Open()
 				}
 			}
 			w.expectReady(t)
@@ -153,31 +88,27 @@ func TestAway(t *testing.T) {
 type awayTest struct {
 	cfg              config.Config
 	c                *Collector
-	nats, clickhouse *gate
+	nats, clickhouse *testnet.Link
 	direct           config.Config // the servers without gates
 }
 
 func newAwayTest(t *testing.T, roles string, engine *url.URL, database, provider string) *awayTest {
 	t.Helper()
-	server := natsserver.Default()
-	server.AllowAll = true
-	server.Dir, server.Port, server.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	srv := must.Get(natsserver.Start(t.Context(), server))(t)
-	t.Cleanup(srv.Shutdown)
-	w := &awayTest{nats: newGate(t, strings.TrimPrefix(srv.URL(), "nats://")), clickhouse: newGate(t, engine.Host)}
+	natsURL := collectortest.StartNATS(t, "")
+	w := &awayTest{nats: testnet.NewLink(t, strings.TrimPrefix(natsURL, "nats://")), clickhouse: testnet.NewLink(t, engine.Host)}
 	dsn := *engine
 	dsn.Path = "/" + database
 	change := func(cfg *config.Config) {
 		cfg.Roles = strings.Fields(roles)
-		cfg.NATS.URL, cfg.ClickHouse.DSN = srv.URL(), dsn.String()
+		cfg.NATS.URL, cfg.ClickHouse.DSN = natsURL, dsn.String()
 		cfg.Proxy.Upstreams = map[string]string{"local": provider}
 		cfg.Alerts.EvaluationInterval = time.Second
 	}
 	w.direct = collectortest.Config(t, change)
-	dsn.Host = w.clickhouse.addr
+	dsn.Host = w.clickhouse.Addr
 	w.cfg = collectortest.Config(t, func(cfg *config.Config) {
 		change(cfg)
-		cfg.NATS.URL, cfg.ClickHouse.DSN = "nats://"+w.nats.addr, dsn.String()
+		cfg.NATS.URL, cfg.ClickHouse.DSN = "nats://"+w.nats.Addr, dsn.String()
 	})
 	return w
 }
@@ -188,9 +119,8 @@ func (w *awayTest) start(t *testing.T) {
 	begun := time.Now()
 	w.c = must.Get(Open(t.Context(), w.cfg, Options{Logger: testLogger()}))(t)
 	collectortest.Run(t, w.c)
-	if code, body := w.get(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz: %d %s", code, body)
-	}
+	code, body := w.get(t, "/healthz")
+	must.Equal(t, code, http.StatusOK, "/healthz: %s", body)
 	if took := time.Since(begun); took > firstSecond {
 		t.Errorf("serves after %v", took)
 	}
@@ -249,12 +179,10 @@ func (w *awayTest) expectReady(t *testing.T) {
 func (w *awayTest) expect(t *testing.T, want string, ok func(code int, body string) bool) {
 	t.Helper()
 	code, body := 0, ""
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if code, body = w.get(t, "/readyz"); ok(code, body) {
-			return
-		}
-	}
-	t.Fatalf("/readyz: %d %s, want %s", code, body, want)
+	must.Wait(t, want, func() bool {
+		code, body = w.get(t, "/readyz")
+		return ok(code, body)
+	}, func() any { return fmt.Sprint("/readyz: ", code, " ", body) })
 }
 
 // expectStored waits until n exchanges are stored. If the collector does not run the role analyze, another process stores
@@ -274,10 +202,8 @@ func (w *awayTest) expectStored(t *testing.T, n uint64) {
 	}
 	var counts map[string]uint64
 	var err error
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if counts, err = sink.Counts(t.Context()); err == nil && counts["exchanges"] == n {
-			return
-		}
-	}
-	t.Fatalf("stored: %v, %v; want %d exchanges", counts, err, n)
+	must.Wait(t, fmt.Sprint(n, " exchanges are stored"), func() bool {
+		counts, err = sink.Counts(t.Context())
+		return err == nil && counts["exchanges"] == n
+	}, func() any { return fmt.Sprint(counts, err) })
 }

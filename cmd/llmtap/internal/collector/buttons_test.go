@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -124,13 +123,9 @@ func (s *socketMode) press(conn int, id, label string) {
 // shows waits until the message contains a text, and returns how long that took.
 func (s *socketMode) shows(what string, since time.Time) time.Duration {
 	s.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if m := s.Messages(); len(m) > 0 && strings.Contains(string(m[0].Blocks), what) {
-			return time.Since(since)
-		}
-	}
-	s.t.Fatalf("no %q in the message: %s", what, s.Messages()[0].Blocks)
-	return 0
+	must.Wait(s.t, what, func() bool { m := s.Messages(); return len(m) > 0 && strings.Contains(string(m[0].Blocks), what) },
+		func() any { return s.Messages() })
+	return time.Since(since)
 }
 
 // Two processes: a press that arrives at the one that does not notify is stored, and the other one edits the message at
@@ -150,22 +145,10 @@ func TestButtons(t *testing.T) {
 			cfg.Batcher.DrainTimeout = noStore
 			cfg.Slack.Token, cfg.Slack.AppToken, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-1", "xapp-1", "#oncall", srv.URL+"/api/"
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- c.Run(ctx) }()
-		stop = sync.OnceFunc(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			c.Close()
-		})
+		end := must.Run(t, c.Run)
+		stop = sync.OnceFunc(func() { end(); c.Close() })
 		t.Cleanup(stop)
-		for deadline := time.Now().Add(5 * time.Minute); s.connections() == before; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("no Socket Mode connection")
-			}
-		}
+		must.Wait(t, "a Socket Mode connection", func() bool { return s.connections() != before })
 		return stop
 	}
 	stopLeader := start()
@@ -204,13 +187,7 @@ func TestButtons(t *testing.T) {
 	s.press(1, "e3", "Unsilence")
 	t.Logf("unsilenced after a take-over in %s", s.shows("Silence\"", began).Round(time.Millisecond))
 	for _, id := range []string{"e1", "e2", "e3", "e4", "e5", "e6"} {
-		for deadline := time.Now().Add(5 * time.Minute); !s.acknowledged(id); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not acknowledged", id)
-			}
-		}
+		must.Wait(t, id+" is acknowledged", func() bool { return s.acknowledged(id) })
 	}
-	if m := s.Messages(); !strings.Contains(string(m[0].Blocks), "Acknowledged by") {
-		t.Errorf("the acknowledgement is lost: %s", m[0].Blocks)
-	}
+	must.Contain(t, string(s.Messages()[0].Blocks), "Acknowledged by", "the acknowledgement")
 }

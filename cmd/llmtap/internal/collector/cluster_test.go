@@ -215,15 +215,7 @@ func (c *cluster) finish() results {
 // wait waits until the events in the stream are read and stored, and tallied up to the second end.
 func (c *cluster) wait(end int64) {
 	c.t.Helper()
-	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		pending := c.unfinished(end)
-		if pending == "" {
-			return
-		}
-		if time.Since(start) > 60*time.Second {
-			c.t.Fatalf("not finished: %s", pending)
-		}
-	}
+	must.Wait(c.t, "finished", func() bool { return c.unfinished(end) == "" }, func() any { return c.unfinished(end) })
 }
 
 // ledger returns the stored ledger entries by key.

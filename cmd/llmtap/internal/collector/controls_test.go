@@ -62,15 +62,6 @@ func openControls(t *testing.T, url string) (*controls, *actionSink) {
 	return c, sink
 }
 
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a second: %s", what)
-		}
-	}
-}
-
 func parsed(t *testing.T, list ...string) silence.Matchers {
 	t.Helper()
 	return must.Get(silence.ParseMatchers(list))(t)
@@ -86,13 +77,12 @@ func TestControls(t *testing.T) {
 	now := time.Now()
 	want := silence.Silence{ID: "press-1", Matchers: parsed(t, "service=shop"), EndsAt: now.Add(time.Hour), CreatedBy: "anna", Comment: "deploy"}
 	for range 2 {
-		s, err := a.AddSilence(ctx, want, `StageFailureRate{service="shop"}`, anna)
-		if err != nil || s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
-			t.Fatalf("%+v, %v", s, err)
+		if s := must.Get(a.AddSilence(ctx, want, `StageFailureRate{service="shop"}`, anna))(t); s.StartsAt.Before(now) || s.State(time.Now()) != silence.Active {
+			t.Fatal(s)
 		}
 		must.Equal(t, len(a.Silences()), 1, "the silence is not visible to its own process")
 	}
-	within(t, "a silence", func() bool { return len(b.Silences()) == 1 })
+	must.Wait(t, "a silence", func() bool { return len(b.Silences()) == 1 })
 
 	// The end can be changed; other matchers are another silence.
 	s := b.Silences()[0]
@@ -106,7 +96,7 @@ func TestControls(t *testing.T) {
 	for range 2 {
 		must.Do(t, b.ExpireSilence(ctx, got.ID, anna))
 	}
-	within(t, "the end of a silence", func() bool { return len(a.Silences()) == 0 })
+	must.Wait(t, "the end of a silence", func() bool { return len(a.Silences()) == 0 })
 	must.Is(t, a.ExpireSilence(ctx, "none", anna), alerts.ErrNoSilence)
 	for _, id := range []string{"*", "a.b", ">"} {
 		must.Is(t, a.ExpireSilence(ctx, id, anna), alerts.ErrNoSilence, "id", id)
@@ -121,15 +111,15 @@ func TestControls(t *testing.T) {
 	for _, x := range []alerts.Ack{ack, second, ack} {
 		must.Do(t, a.Acknowledge(ctx, x, "slack"))
 	}
-	within(t, "an acknowledgement", func() bool { acks := b.decisions.Acks(); return len(acks) == 1 && acks[0].By == "U1" })
+	must.Wait(t, "an acknowledgement", func() bool { acks := b.decisions.Acks(); return len(acks) == 1 && acks[0].By == "U1" })
 	if err := b.Unacknowledge(ctx, ack.Group, ack.Incident.Add(-time.Hour), anna); err != nil || b.decisions.Acks()[0].Withdrawn {
 		t.Errorf("another incident: %v", err)
 	}
 	must.Do(t, b.Unacknowledge(ctx, ack.Group, ack.Incident, anna))
-	within(t, "a withdrawal", func() bool { return a.decisions.Acks()[0].Withdrawn })
+	must.Wait(t, "a withdrawal", func() bool { return a.decisions.Acks()[0].Withdrawn })
 	must.Do(t, a.Refuse(ctx, "silence", ack.Group, "not in slack.allowed", alerts.Actor{ID: "U9", Via: "slack"}))
 	rows := []string{"silence U1 slack shop", "acknowledge U1 slack shop", "silence U9 slack shop refused"}
-	within(t, "rows", func() bool {
+	must.Wait(t, "rows", func() bool {
 		sink.mu.Lock()
 		defer sink.mu.Unlock()
 		return slices.Equal(sink.rows, rows)

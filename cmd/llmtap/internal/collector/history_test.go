@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"context"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -25,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/past"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -32,17 +32,15 @@ import (
 // killed and starts again.
 func TestHistoryOfClickHouse(t *testing.T) {
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	cfg := collectortest.Config(t, func(cfg *config.Config) { cfg.Roles = []string{config.RoleAnalyze} })
 	run := func(roles ...string) (c *Collector, stop func()) {
 		t.Helper()
 		cfg.Roles = roles
 		c = must.Get(Open(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Progress: func(s string) { t.Log(s) }}))(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		stopped := make(chan error, 1)
-		go func() { stopped <- c.Run(ctx) }()
-		must.Do(t, c.WaitReady(ctx))
-		return c, func() { cancel(); must.Do(t, <-stopped); c.Close() }
+		end := must.Run(t, c.Run)
+		must.Do(t, c.WaitReady(t.Context()))
+		return c, func() { end(); c.Close() }
 	}
 	c, stop := run(config.RoleAnalyze)
 	from := time.Now().Add(-time.Hour).UTC().Truncate(time.Hour)
@@ -147,9 +145,7 @@ func TestHistoryOfClickHouse(t *testing.T) {
 	learned := func() int { return strings.Count(log.String(), "what is usual was learned from the stored calls") }
 	for i := range 2 {
 		_, stop := run(config.RoleAnalyze, config.RoleAlert)
-		for deadline := time.Now().Add(5 * time.Minute); learned() == 0 && time.Now().Before(deadline); {
-			time.Sleep(20 * time.Millisecond)
-		}
+		must.Wait(t, "what is usual is learned", func() bool { return learned() > 0 })
 		if i == 1 {
 			time.Sleep(3 * time.Second) // it would ask again after a second
 		}

@@ -149,9 +149,7 @@ func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 		t.Errorf("%s: %d rows, want %d", in.name, rows, in.rows)
 	}
 	for reason, n := range in.dead {
-		if counters[reason] != n {
-			t.Errorf("%s: counters %v, want %v", in.name, counters, in.dead)
-		}
+		must.Equal(t, counters[reason], n, "%s: counter %s", in.name, reason)
 	}
 	// In full size there are more dead letters than their stream may contain.
 	if in.dead != nil && !*hostile && fmt.Sprint(dead) != fmt.Sprint(in.dead) {
@@ -266,16 +264,14 @@ func (s *memorySink) rows() int {
 
 func (s *memorySink) wait(t *testing.T, id string) analyzer.Exchange {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var e analyzer.Exchange
+	must.Wait(t, "the good call after the input is stored", func() (ok bool) {
 		s.mu.Lock()
-		e, ok := s.seen[id]
-		s.mu.Unlock()
-		if ok {
-			return e
-		}
-	}
-	t.Fatal("the good call after the input was not stored")
-	return analyzer.Exchange{}
+		defer s.mu.Unlock()
+		e, ok = s.seen[id]
+		return ok
+	})
+	return e
 }
 
 // watchHeap samples the heap until the returned function is called, which returns the peak.

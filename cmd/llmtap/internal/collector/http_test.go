@@ -112,14 +112,10 @@ func TestCodingAgents(t *testing.T) {
 			must.Fail(t, must.Err(connect(token)), "Unauthorized", name, "token", token)
 		}
 		session, err := connect("s3cret")
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		must.Do(t, err, name)
 		for tool, want := range map[string]bool{"rules": false, "whats_wrong": true} { // ClickHouse is down
-			res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
-			if err != nil || res.IsError != want {
-				t.Errorf("%s, %s: %+v, %v", name, tool, res, err)
-			}
+			res := must.Get(session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool}))(t)
+			must.Equal(t, res.IsError, want, "%s, %s: %+v", name, tool, res)
 		}
 		must.Do(t, session.Close())
 	}

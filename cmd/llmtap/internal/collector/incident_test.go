@@ -2,6 +2,7 @@ package collector
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"slices"
@@ -44,7 +45,7 @@ func (x *incidentTest) open() (e *engine.Engine, stop func()) {
 		list = append(list, withName(dropWatchdog(r.Notifier), r.Kind))
 	}
 	e = enginetest.New(x.T, c, engine.Options{Notifiers: list, Store: &x.store, Decisions: x.decisions})
-	return e, alertstest.Run(x.T, e.Run)
+	return e, must.Run(x.T, e.Run)
 }
 
 // add adds the seconds [from, to) of an incident: of 16 calls a second, 2 fail in the first minute, all in the next two, and then none.
@@ -71,22 +72,19 @@ func (x *incidentTest) add(e *engine.Engine, from, to int64) {
 // Slack shows text.
 func (x *incidentTest) await(messages int, hook, pagerduty, text string) {
 	x.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	must.Wait(x.T, fmt.Sprint(messages, " messages, ", hook, ", ", pagerduty, ", ", text), func() bool {
 		for line := range strings.SplitSeq(x.Requests(), "\n") {
 			if path, what, ok := strings.Cut(strings.TrimPrefix(line, "POST "), " "); ok && !strings.HasSuffix(what, " refused") {
 				x.seen[path] = append(x.seen[path], what)
 			}
 		}
 		hooks, states, shown := x.seen["/hook"], x.pagerduty(), x.slack.Messages()
-		if len(x.seen["/teams"]) >= messages && len(x.Mail.Mails()) >= messages && slices.Contains(hooks, hook+" StageFailureRate") &&
+		return len(x.seen["/teams"]) >= messages && len(x.Mail.Mails()) >= messages && slices.Contains(hooks, hook+" StageFailureRate") &&
 			(hook == "firing" || slices.Contains(x.seen["/critical"], hook+" StageFailureRate")) &&
-			len(states) > 0 && states[len(states)-1] == pagerduty && len(shown) > 0 && strings.Contains(shown[0].Text, text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			x.Fatalf("not sent: %s, %s, %s\n%q\n%d mails\nPagerDuty: %q\nSlack: %+v", hook, pagerduty, text, x.seen, len(x.Mail.Mails()), states, shown)
-		}
-	}
+			len(states) > 0 && states[len(states)-1] == pagerduty && len(shown) > 0 && strings.Contains(shown[0].Text, text)
+	}, func() any {
+		return fmt.Sprintf("%q\n%d mails\nPagerDuty: %q\nSlack: %+v", x.seen, len(x.Mail.Mails()), x.pagerduty(), x.slack.Messages())
+	})
 }
 
 // pagerduty returns the changes of the alerts of PagerDuty.

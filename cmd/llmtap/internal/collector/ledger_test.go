@@ -153,16 +153,10 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 	remove()
 	c.start()
 	c.publish(60, func(int) {})
-	if n := stored(); n != 0 {
-		t.Errorf("checkpoint %d without a readable ledger", n)
-	}
+	must.Equal(t, stored(), 0, "checkpoint without a readable ledger")
 	must.Do(t, c.conn.Ensure(t.Context()))
 	last := must.Get(must.Get(c.js.Stream(t.Context(), event.StreamEvents))(t).Info(t.Context()))(t).State.LastSeq
-	for start := time.Now(); stored() < last; time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > 5*time.Minute {
-			t.Fatal("the checkpoint does not advance")
-		}
-	}
+	must.Wait(t, "the checkpoint advances", func() bool { return stored() >= last })
 	remove()
 	before := stored()
 	c.publish(200, func(int) {})

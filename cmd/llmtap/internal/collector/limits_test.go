@@ -104,9 +104,7 @@ func TestLimitConnections(t *testing.T) {
 	_ = open[0].Close()
 	select {
 	case got := <-answered:
-		if got != "HTTP/1.1 200 OK\r\n" {
-			t.Errorf("%q", got)
-		}
+		must.Equal(t, got, "HTTP/1.1 200 OK\r\n", "answer")
 	case <-time.After(time.Minute):
 		t.Fatal("the third connection is never served")
 	}

@@ -54,7 +54,7 @@ func twoCollectors(t *testing.T) (apis, pages [2]string, first *Collector) {
 func create(t *testing.T, base, name, role string) string {
 	t.Helper()
 	var made tokens.Created
-	within(t, "a token", func() bool {
+	must.Wait(t, "a token", func() bool {
 		status, body := ask(t, "s3cret", http.MethodPost, base+tokens.Path, `{"name": "`+name+`", "role": "`+role+`", "expires": "`+later+`"}`)
 		if status == http.StatusBadRequest {
 			t.Fatal(body)
@@ -76,7 +76,7 @@ func TestMachines(t *testing.T) {
 		status, _ := ask(t, reader, http.MethodGet, base+path, "")
 		return status == http.StatusOK
 	}
-	within(t, "the token at the other process", func() bool {
+	must.Wait(t, "the token at the other process", func() bool {
 		return accepted(apis[1], "/metrics") && accepted(pages[1], "/views") && accepted(pages[1], "/api/v1/status/buildinfo")
 	})
 	status, body := ask(t, reader, http.MethodPost, apis[1]+"/api/v2/silences", "{}")
@@ -102,7 +102,7 @@ func TestMachines(t *testing.T) {
 	status, _ = ask(t, "s3cret", http.MethodDelete, apis[1]+tokens.Path+"/grafana", "")
 	must.Equal(t, status, http.StatusOK, "revoke")
 	since := time.Now()
-	within(t, "the end of the token at the other process", func() bool { return !accepted(apis[0], "/metrics") && !accepted(pages[0], "/views") })
+	must.Wait(t, "the end of the token at the other process", func() bool { return !accepted(apis[0], "/metrics") && !accepted(pages[0], "/views") })
 	t.Logf("revoked at the other process after %v", time.Since(since))
 	if accepted(apis[1], "/metrics") {
 		t.Error("the process that has revoked the token accepts it")
@@ -122,9 +122,7 @@ func TestAPIRoles(t *testing.T) {
 	}
 	routes := c.routes(c.guard, c.guard.gate(c.machines)).Routes()
 	for pattern, needs := range routes {
-		if public := pattern == "GET /healthz" || pattern == "GET /readyz"; public != (needs == access.Public) {
-			t.Errorf("%s needs the role %s", pattern, needs)
-		}
+		must.Equal(t, pattern == "GET /healthz" || pattern == "GET /readyz", needs == access.Public, "%s needs the role %s", pattern, needs)
 		method, path, ok := strings.Cut(pattern, " ")
 		if !ok {
 			method, path = http.MethodDelete, pattern
@@ -142,9 +140,7 @@ func TestAPIRoles(t *testing.T) {
 				}
 				status, _ := ask(t, token, method, base+path, "")
 				want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusForbidden}[role == access.Public]
-				if (status == want) != (role < needs) {
-					t.Errorf("%s %s as %s, needs %s: %d", method, path, role, needs, status)
-				}
+				must.Equal(t, status == want, role < needs, "%s %s as %s, needs %s: %d", method, path, role, needs, status)
 			}
 		}
 	}

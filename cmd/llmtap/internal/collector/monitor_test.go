@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/engine"
@@ -66,10 +69,8 @@ func TestHealth(t *testing.T) {
 			cfg.EvaluationInterval = 5 * time.Second
 			got := new(notified)
 			e := must.Get(engine.New(t.Context(), cfg, engine.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true}))(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 2)
-			go func() { done <- e.Run(ctx) }()
-			go func() { done <- h.run(ctx, e, cfg.EvaluationInterval) }()
+			stopEngine := must.Run(t, e.Run)
+			stopMonitor := must.Run(t, func(ctx context.Context) error { return h.run(ctx, e, cfg.EvaluationInterval) })
 			pass := func(d time.Duration) {
 				for range d / time.Second {
 					time.Sleep(time.Second)
@@ -105,11 +106,10 @@ func TestHealth(t *testing.T) {
 			}
 			slices.Sort(all)
 			slices.Sort(*got)
-			if !slices.Equal(*got, all) {
-				t.Errorf("%s:\ngot  %v\nwant %v", name, *got, all)
-			}
-			cancel()
-			must.Do(t, errors.Join(<-done, <-done, e.Close()))
+			must.Agree(t, cmp.Diff(all, []string(*got), cmpopts.EquateEmpty()), name)
+			stopEngine()
+			stopMonitor()
+			must.Do(t, e.Close())
 		})
 	}
 	fine := func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, nil }
@@ -156,10 +156,8 @@ func TestHealthAfterOutage(t *testing.T) {
 				Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true, Standby: true, Store: store,
 			})
 			must.Do(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan error, 2)
-			go func() { done <- e.Run(ctx) }()
-			go func() { done <- h.run(ctx, e, cfg.EvaluationInterval) }()
+			stopEngine := must.Run(t, e.Run)
+			stopMonitor := must.Run(t, func(ctx context.Context) error { return h.run(ctx, e, cfg.EvaluationInterval) })
 			for began := time.Now(); time.Since(began) < d; time.Sleep(time.Second) {
 				newest := time.Now().Add(skew).Add(-time.Second)
 				if time.Since(began) < catchUp {
@@ -167,8 +165,9 @@ func TestHealthAfterOutage(t *testing.T) {
 				}
 				h.observeTally(&analyzer.Tally{Second: newest.Unix()})
 			}
-			cancel()
-			must.Do(t, errors.Join(<-done, <-done, e.Close()))
+			stopEngine()
+			stopMonitor()
+			must.Do(t, e.Close())
 			return *got
 		}
 		if got := run(0, 0, 10*time.Minute); len(got) > 0 {
@@ -180,9 +179,7 @@ func TestHealthAfterOutage(t *testing.T) {
 				t.Errorf("after an outage, NATS is %v ahead: %v", skew, got)
 			}
 		}
-		if got := run(0, 20*time.Minute, 20*time.Minute); !slices.Equal(got, []string{"firing critical CollectorBlind"}) {
-			t.Errorf("the analyzer does not catch up: %v", got)
-		}
+		must.Agree(t, cmp.Diff([]string{"firing critical CollectorBlind"}, run(0, 20*time.Minute, 20*time.Minute)), "the analyzer does not catch up")
 	})
 }
 

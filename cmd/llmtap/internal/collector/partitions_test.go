@@ -114,9 +114,7 @@ func TestPartitions(t *testing.T) {
 				case apart:
 					compare(t, *roundSeed, want, got)
 				default:
-					if diff := cmp.Diff(want.newCauses(), got.newCauses()); diff != "" {
-						t.Errorf("%d partitions (-one +several)\n%s", n, diff)
-					}
+					must.Agree(t, cmp.Diff(want.newCauses(), got.newCauses()), n, "partitions (-one +several)")
 				}
 			}
 			if len(want.newCauses()) < 3 || len(want.findings) == 0 {
@@ -175,11 +173,7 @@ func TestTalliesWithoutStore(t *testing.T) {
 	c.store.refuse(true)
 	c.start()
 	c.publish(400, func(int) {}) // about 200 calls
-	for start := time.Now(); c.tallied() < 150; time.Sleep(200 * time.Millisecond) {
-		if time.Since(start) > 30*time.Second {
-			t.Fatalf("%d calls tallied without the store", c.tallied())
-		}
-	}
+	must.Wait(t, "150 calls are tallied without the store", func() bool { return c.tallied() >= 150 }, func() any { return c.tallied() })
 	if rows := c.store.snapshot(); len(rows.exchanges) > 0 {
 		t.Errorf("%d rows stored while the store is down", len(rows.exchanges))
 	}
@@ -207,11 +201,7 @@ func TestTalliesDuringCatchUp(t *testing.T) {
 	c.start()
 	tallied := func(n uint64) {
 		t.Helper()
-		for start := time.Now(); c.tallied() < n; time.Sleep(100 * time.Millisecond) {
-			if time.Since(start) > 30*time.Second {
-				t.Fatalf("%d of %d calls tallied, %d stored", c.tallied(), n, c.store.stored())
-			}
-		}
+		must.Wait(t, fmt.Sprint(n, " calls are tallied"), func() bool { return c.tallied() >= n }, func() any { return fmt.Sprintf("%d tallied, %d stored", c.tallied(), c.store.stored()) })
 	}
 	c.publish(5000, func(int) {}) // about 2,500 calls
 	tallied(2300)
@@ -245,18 +235,15 @@ func TestRebalance(t *testing.T) {
 	until := func(want ...int) {
 		t.Helper()
 		var assigned []int
-		for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+		must.Wait(t, fmt.Sprint("assigned partitions ", want), func() bool {
 			assigned = nil
 			for _, p := range c.processes {
 				p.role.mu.Lock()
 				assigned = append(assigned, len(p.role.assigned))
 				p.role.mu.Unlock()
 			}
-			if cmp.Equal(want, assigned) {
-				return
-			}
-		}
-		t.Fatalf("assigned partitions %v, want %v", assigned, want)
+			return cmp.Equal(want, assigned)
+		}, func() any { return assigned })
 	}
 	c.start()
 	until(4)
@@ -278,9 +265,9 @@ func TestRebalance(t *testing.T) {
 	until(4)
 	c.partitions = 2
 	c.start()
-	for c.processes[1].role.statusText() != "standing by: other processes read the stream in 4 partitions, not 2; stop them first" {
-		time.Sleep(10 * time.Millisecond)
-	}
+	must.Wait(t, "another number of partitions stands by", func() bool {
+		return c.processes[1].role.statusText() == "standing by: other processes read the stream in 4 partitions, not 2; stop them first"
+	})
 	c.stop(0)
 	until(2)
 	c.stopAll()
@@ -302,9 +289,7 @@ func compare(t *testing.T, seed uint64, want, got results) {
 		cmp.Diff(want.exchanges, got.exchanges), cmp.Diff(want.findings, got.findings), cmp.Diff(want.calls, got.calls),
 		cmp.Diff(want.tallies, got.tallies), cmp.Diff(want.ledger, got.ledger),
 	} {
-		if diff != "" {
-			t.Errorf("seed %d (-undisturbed +disturbed)\n%.4000s", seed, diff)
-		}
+		must.Agree(t, diff, "seed", seed, "(-undisturbed +disturbed)")
 	}
 }
 

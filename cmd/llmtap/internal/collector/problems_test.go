@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func openProblems(t *testing.T, url string) *problems {
 	var g sync.WaitGroup
 	g.Go(func() { p.watch(ctx) })
 	t.Cleanup(func() { cancel(); g.Wait() })
-	within(t, "problems read", p.ready)
+	must.Wait(t, "problems read", p.ready)
 	return p
 }
 
@@ -39,7 +38,7 @@ func newProblem(t *testing.T, all ...*problems) alerts.Problem {
 	v := alerts.Problem{Key: "dropped{}", Service: "shop", Environment: "prod", Stage: "planner", Cause: "dropped", Firing: true, FirstSeen: time.Now(), LastSeen: time.Now()}
 	must.Do(t, all[0].kv.Put(t.Context(), problemKey+v.ID(), must.Get(json.Marshal(v))(t)))
 	for _, p := range all {
-		within(t, "problem seen", func() bool { _, ok := p.find(v.Key); return ok })
+		must.Wait(t, "problem seen", func() bool { _, ok := p.find(v.Key); return ok })
 	}
 	return v
 }
@@ -59,7 +58,7 @@ func TestIgnoredWithSilence(t *testing.T) {
 	id := func() string { v := newProblem(t, p, other); return v.ID() }()
 	by := alerts.Actor{ID: "anna"}
 	v := must.Get(p.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore}, by))(t)
-	within(t, "ignored elsewhere", func() bool { x, _ := other.find("dropped{}"); return x.Ignored != nil })
+	must.Wait(t, "ignored elsewhere", func() bool { x, _ := other.find("dropped{}"); return x.Ignored != nil })
 	s, ok := p.controls.decisions.Silences.Get(v.Ignored.SilenceID)
 	if !ok {
 		t.Fatal("no silence")
@@ -77,14 +76,13 @@ func TestIgnoredWithSilence(t *testing.T) {
 	v = must.Get(p.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore}, by))(t)
 	other.controls.follow = nil // killed
 	must.Do(t, other.controls.ExpireSilence(t.Context(), v.Ignored.SilenceID, by))
-	within(t, "silence ended", func() bool {
+	must.Wait(t, "silence ended", func() bool {
 		x, ok := p.controls.decisions.Silences.Get(v.Ignored.SilenceID)
 		return ok && x.State(time.Now()) == silence.Expired
 	})
 	must.Do(t, p.sweep(t.Context(), time.Now()))
-	if state, _ := p.state(t, id); state != alerts.ProblemIgnored {
-		t.Errorf("%s; the watch of a silence may be late", state)
-	}
+	state, _ := p.state(t, id)
+	must.Equal(t, state, alerts.ProblemIgnored, "state; the watch of a silence may be late")
 	must.Do(t, p.sweep(t.Context(), time.Now().Add(2*sweepInterval)))
 	if state, x := p.state(t, id); state != alerts.ProblemNew || x != nil {
 		t.Errorf("%s, %+v; its silence has ended", state, x)
@@ -100,7 +98,7 @@ func TestAcknowledgedProblem(t *testing.T) {
 	d, by := alerts.ProblemDecision{Action: alerts.ActionAcknowledge}, alerts.Actor{ID: "anna", Via: "mcp"}
 	got := must.Get(p.Decide(t.Context(), v.ID(), d, by))(t)
 	must.Equal(t, got.State(time.Now()), alerts.ProblemAcknowledged, "state")
-	within(t, "acknowledged", func() bool {
+	must.Wait(t, "acknowledged", func() bool {
 		acks := p.controls.decisions.Acks()
 		return len(acks) == 1 && acks[0].By == "anna" && acks[0].Group == v.Key && acks[0].Incident.Equal(v.Incident)
 	})
@@ -116,9 +114,7 @@ func TestNewNormal(t *testing.T) {
 	p, other := openProblems(t, url), openProblems(t, url)
 	by := alerts.Actor{ID: "anna"}
 	v := newProblem(t, p, other)
-	if _, err := other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept}, by); err == nil || !strings.Contains(err.Error(), "the problem is about failures") {
-		t.Errorf("a problem about failures: %v", err)
-	}
+	must.Fail(t, must.Err(other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept}, by)), "the problem is about failures", "a problem about failures")
 	v.Key, v.Measure, v.Incident = "slow{}", "duration", time.Now().Add(-time.Hour).UTC()
 	must.Do(t, p.kv.Put(t.Context(), problemKey+v.ID(), must.Get(json.Marshal(v))(t)))
 	v = must.Get(other.Decide(t.Context(), v.ID(), alerts.ProblemDecision{Action: alerts.ActionAccept, Note: "longer prompts"}, by))(t)
@@ -127,7 +123,7 @@ func TestNewNormal(t *testing.T) {
 		t.Errorf("%+v is %s", v.Accepted, v.State(time.Now()))
 	}
 	key := engine.AcceptStoreKey("slow{}")
-	within(t, "told", func() bool { return p.controls.decisions.Accepts()[key].Measure == "duration" })
+	must.Wait(t, "told", func() bool { return p.controls.decisions.Accepts()[key].Measure == "duration" })
 	if got := p.controls.decisions.Accepts()[key]; got.Stage != "planner" || !got.Since.Equal(v.Incident) {
 		t.Errorf("%+v", got)
 	}
@@ -162,11 +158,9 @@ func TestIgnoredUntilUsers(t *testing.T) {
 	hit("planner", 5)
 	id, by := v.ID(), alerts.Actor{ID: "anna"}
 	d := must.Get(other.Decide(t.Context(), id, alerts.ProblemDecision{Action: alerts.ActionIgnore, Users: 3}, by))(t)
-	if d.Ignored.Before != 25 {
-		t.Errorf("%d users before, want 25", d.Ignored.Before)
-	}
+	must.Equal(t, d.Ignored.Before, 25, "users before")
 	wait := func(p *problems) {
-		within(t, "ignored", func() bool { x, _ := p.find(v.Key); return x.Ignored != nil })
+		must.Wait(t, "ignored", func() bool { x, _ := p.find(v.Key); return x.Ignored != nil })
 	}
 	wait(p)
 	hit("worker", 9) // of another problem
@@ -191,7 +185,6 @@ func TestIgnoredUntilUsers(t *testing.T) {
 	if state, x := next.state(t, id); state != alerts.ProblemNew || x != nil {
 		t.Errorf("%s, %+v; 3 more users were hit", state, x)
 	}
-	if s, _ := next.controls.decisions.Silences.Get(d.Ignored.SilenceID); s.State(time.Now()) != silence.Expired {
-		t.Errorf("%+v; 3 more users were hit", s)
-	}
+	s, _ := next.controls.decisions.Silences.Get(d.Ignored.SilenceID)
+	must.Equal(t, s.State(time.Now()), silence.Expired, "%+v; 3 more users were hit", s)
 }

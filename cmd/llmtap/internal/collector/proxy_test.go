@@ -8,13 +8,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // The calls of an agent that only changed its base URL are stored, with their findings.
@@ -25,12 +25,10 @@ func TestProxy(t *testing.T) {
 	collectortest.CallProxy(t, c.cfg.Proxy.Listen)
 	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
 	var got map[string]uint64
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	must.Wait(t, "the calls are stored", func() bool {
 		got = collectortest.Groups(t, c.ClickHouse(), "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
-		if len(got) == len(want) {
-			break
-		}
-	}
+		return len(got) == len(want)
+	}, func() any { return got })
 	must.Agree(t, cmp.Diff(want, got))
 	must.Equal(t, collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"], 1, "findings")
 }
@@ -42,7 +40,7 @@ func TestProxyAlone(t *testing.T) {
 	defer p.Close()
 	c := open(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleProxy}
-		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", testnet.FreePort(t))
 		cfg.Proxy.Upstreams = map[string]string{"local": p.URL}
 	})
 	collectortest.Run(t, c)

@@ -2,10 +2,12 @@ package collector
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/engine"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // A receiver is listed if it has accepted nothing for a minute although something waits.
@@ -17,11 +19,7 @@ func TestUndelivered(t *testing.T) {
 	}
 	revoked := errors.New("chat.postMessage: token_revoked; install the app again")
 	got := undelivered([]engine.ReceiverState{state(2, 10*time.Second, revoked), state(0, time.Hour, revoked), state(2, time.Hour, nil)}, now)
-	if got != nil {
-		t.Errorf("listed: %v", got)
-	}
+	must.Do(t, got, "listed")
 	want := "notifications to slack #oncall: 12 waiting, none accepted for 5m0s: chat.postMessage: token_revoked; install the app again"
-	if got := undelivered([]engine.ReceiverState{state(12, 5*time.Minute, revoked)}, now); got == nil || got.Error() != want {
-		t.Errorf("%v, want %s", got, want)
-	}
+	must.Equal(t, fmt.Sprint(undelivered([]engine.ReceiverState{state(12, 5*time.Minute, revoked)}, now)), want, "error")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // The role receive alone stores the events of the example in the README, from clients with the token.
@@ -59,7 +60,7 @@ func TestReceive(t *testing.T) {
 func TestReceiveWithoutNATS(t *testing.T) {
 	t.Parallel()
 	c := open(t, func(cfg *config.Config) {
-		cfg.Roles, cfg.NATS.URL = []string{config.RoleReceive}, fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.Roles, cfg.NATS.URL = []string{config.RoleReceive}, fmt.Sprintf("nats://127.0.0.1:%d", testnet.FreePort(t))
 	})
 	collectortest.Run(t, c)
 	began := time.Now()

@@ -20,6 +20,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // A wrong token and a wrong channel are logged at start, listed by /readyz and the banner, and checked again until they
@@ -31,7 +32,7 @@ func TestReceiverChecks(t *testing.T) {
 	defer srv.Close()
 	f := func(token, channel, want string) {
 		t.Helper()
-		var log collectortest.Buffer
+		var log testnet.Buffer
 		cfg := collectortest.Config(t, func(cfg *config.Config) {
 			cfg.Roles, cfg.NATS.URL = []string{config.RoleAlert}, collectortest.StartNATS(t, "")
 			cfg.ClickHouse.DSN, cfg.Batcher.DrainTimeout = "http://127.0.0.1:1/llmtap", noStore
@@ -66,7 +67,7 @@ func TestReceiverChecks(t *testing.T) {
 // Presses of buttons that do not arrive are reported while messages are sent; the failed check of a receiver says more.
 func TestReceiverServing(t *testing.T) {
 	t.Parallel()
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	c := &receiverChecks{
 		receivers: []Receiver{{Kind: "slack", Receiver: alerts.Receiver{Destination: "#oncall"}}},
 		failures:  make([]error, 1), serving: make([]error, 1), logger: slog.New(slog.NewTextHandler(&log, nil)),
@@ -77,9 +78,7 @@ func TestReceiverServing(t *testing.T) {
 		if err := c.failed(); err != nil {
 			got = err.Error()
 		}
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		must.Equal(t, got, want, "receivers")
 	}
 	broken := errors.New("buttons do not work: token_revoked")
 	c.served(0, nil)
@@ -102,7 +101,7 @@ func TestReceiverChecksRetry(t *testing.T) {
 	t.Parallel()
 	receivers := collectortest.StartReceivers(t)
 	cfg := must.Get(config.Load(receivers.ConfigFile(t), func(string) string { return "" }))(t)
-	var log collectortest.Buffer
+	var log testnet.Buffer
 	c := open(t, func(c *config.Config) { c.Alertmanager = cfg.Alertmanager })
 	defer c.Close()
 	c.receivers.logger = slog.New(slog.NewTextHandler(&log, nil))

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -45,7 +44,7 @@ func TestRoles(t *testing.T) {
 		})
 		collectortest.Run(t, c)
 		folders := map[string]bool{}
-		for deadline := time.Now().Add(5 * time.Minute); len(folders) < len(want) && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		must.Wait(t, role+" has its metrics", func() bool {
 			families := described(c.reg)
 			c.roleRegs.mu.Lock()
 			for _, reg := range c.roleRegs.regs {
@@ -60,10 +59,9 @@ func TestRoles(t *testing.T) {
 			if c.analyze != nil {
 				folders["analyzer"] = true // its metrics are registered per partition
 			}
-		}
-		for begun := time.Now(); slices.Contains(want, "sinks") && connections.Load() == 0 && time.Since(begun) < time.Minute; {
-			time.Sleep(20 * time.Millisecond)
-		}
+			return len(folders) >= len(want)
+		}, func() any { return folders })
+		must.Wait(t, role+" connects to ClickHouse", func() bool { return !slices.Contains(want, "sinks") || connections.Load() > 0 })
 		var got []string
 		for _, name := range []string{"ingest_proxy", "ingest_http", "analyzer", "sinks", "alerts"} {
 			if folders[name] {
@@ -71,9 +69,7 @@ func TestRoles(t *testing.T) {
 			}
 		}
 		must.Agree(t, cmp.Diff(want, got), role, "metrics")
-		if connected := connections.Load() > 0; connected != slices.Contains(want, "sinks") {
-			t.Errorf("%s: %d connections to ClickHouse", role, connections.Load())
-		}
+		must.Equal(t, connections.Load() > 0, slices.Contains(want, "sinks"), "%s: connections to ClickHouse", role)
 	}
 	f(config.RoleProxy, "ingest_proxy")
 	f(config.RoleReceive, "ingest_http")
@@ -89,16 +85,9 @@ func TestRoleFails(t *testing.T) {
 		cfg.Batcher.DrainTimeout = noStore
 	})
 	collectortest.Run(t, c)
-	await := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: no, status %v", what, c.status.of(config.RoleAlert))
-			}
-		}
-	}
-	await("the role works", func() bool { return c.status.of(partNATS) == nil && c.status.of(config.RoleAlert) == nil })
+	status := func() any { return c.status.of(config.RoleAlert) }
+	must.Wait(t, "the role works", func() bool { return c.status.of(partNATS) == nil && status() == nil }, status)
 	c.conn.Load().Close()
-	await("the role fails", func() bool { return c.status.of(config.RoleAlert) != nil })
+	must.Wait(t, "the role fails", func() bool { return status() != nil })
 	must.Is(t, c.status.of(config.RoleAlert), nats.ErrConnectionClosed, "status")
 }

@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
@@ -29,7 +29,7 @@ func TestRuleFiles(t *testing.T) {
 	}
 	write("1")
 	synctest.Test(t, func(t *testing.T) {
-		var log collectortest.Buffer
+		var log testnet.Buffer
 		hangups := make(chan os.Signal, 1)
 		w := newRuleFiles([]string{file}, hangups, func(access.Record) {}, slog.New(slog.NewTextHandler(&log, nil)))
 		var mu sync.Mutex // guards fails and loaded
@@ -43,9 +43,7 @@ func TestRuleFiles(t *testing.T) {
 			return fails
 		}
 		w.reload = append(w.reload, reload, reload)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.run(ctx) }()
+		stop := must.Run(t, w.run)
 		// f checks that the files are loaded as want after d, by both engines.
 		f := func(d time.Duration, want ...string) {
 			t.Helper()
@@ -53,9 +51,7 @@ func TestRuleFiles(t *testing.T) {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if got := strings.Join(loaded, " "); got != strings.Join(want, " ") {
-				t.Errorf("loaded %q, want %q", got, want)
-			}
+			must.Equal(t, strings.Join(loaded, " "), strings.Join(want, " "), "loaded")
 			loaded = nil
 		}
 		f(12 * time.Second)
@@ -78,8 +74,7 @@ func TestRuleFiles(t *testing.T) {
 		}
 		must.Do(t, os.Remove(file))
 		f(10*time.Second, "", "")
-		cancel()
-		must.Do(t, <-done)
+		stop()
 	})
 }
 

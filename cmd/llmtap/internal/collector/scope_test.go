@@ -1,7 +1,6 @@
 package collector
 
 import (
-	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks"
-	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
@@ -19,14 +17,7 @@ import (
 func TestScopeInClickHouse(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	t.Parallel()
-	engine := chdb.Default()
-	engine.Dir, engine.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
-	srv := must.Get(chdb.Start(t.Context(), engine))(t)
-	t.Cleanup(func() { _ = srv.Close(t.Context()) }) // its context has ended: it is killed
-	cfg := clickhouse.Default()
-	cfg.DSN = srv.DSN()
-	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
-	t.Cleanup(func() { _ = sink.Close() })
+	sink := collectortest.OpenClickHouse(t)
 
 	values := []string{"", "a", "ab", "b", "A", "a\nb", "a\n", "\na", `a\b`, `a'b`, `a"b`, "ä", "a.b", "a-b", "dev", "x" + strings.Repeat("y", 300)}
 	var columns []string
@@ -66,9 +57,7 @@ func TestScopeInClickHouse(t *testing.T) {
 		}
 		res := must.Get(sink.Query(t.Context(), "SELECT "+strings.Join(terms, ", "), nil))(t)
 		for i, v := range values {
-			if got, want := res.Rows[0][i] == uint8(1), s.Sees(map[string]string{"service": v}); got != want {
-				t.Errorf("%s: ClickHouse has %q: %v, and Sees: %v", match, v, got, want)
-			}
+			must.Equal(t, res.Rows[0][i] == uint8(1), s.Sees(map[string]string{"service": v}), "%s: whether %q is seen, by ClickHouse and by Sees", match, v)
 		}
 	}
 

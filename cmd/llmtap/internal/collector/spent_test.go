@@ -1,9 +1,7 @@
 package collector
 
 import (
-	"log/slog"
 	"maps"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,10 +10,9 @@ import (
 	"github.com/llmtap/llmtap/alerts/engine"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/price"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
-	"github.com/llmtap/llmtap/sinks/chdb"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
@@ -23,14 +20,7 @@ import (
 func TestSpent(t *testing.T) {
 	t.Parallel()
 	slowtest.SkipShort(t, "starts ClickHouse")
-	cfg := chdb.Default()
-	cfg.Dir = filepath.Join(t.TempDir(), "clickhouse")
-	server := must.Get(chdb.Start(t.Context(), cfg))(t)
-	t.Cleanup(func() { _ = server.Close(t.Context()) })
-	sinkCfg := clickhouse.Default()
-	sinkCfg.DSN = server.DSN()
-	sink := must.Get(clickhouse.Open(t.Context(), sinkCfg, slog.New(slog.DiscardHandler), nil))(t)
-	defer sink.Close()
+	sink := collectortest.OpenClickHouse(t)
 
 	from := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	to := from.Add(90 * time.Minute)

@@ -37,9 +37,7 @@ func TestDownload(t *testing.T) {
 	fail, end := collectortest.SlowDownload(t)
 	withoutClickHouse(t, "it is being downloaded", true, func(c *Collector) {
 		fail()
-		for errors.Is(c.NoStore(), ErrDownload) {
-			time.Sleep(50 * time.Millisecond)
-		}
+		must.Wait(t, "the download ends", func() bool { return !errors.Is(c.NoStore(), ErrDownload) })
 		must.Contain(t, c.NoStore().Error(), "it cannot be downloaded, which is tried again")
 		must.Contain(t, c.NoStore().Error(), "registry unreachable")
 		end()
@@ -63,16 +61,8 @@ func withoutClickHouse(t *testing.T, say string, kept bool, add func(*Collector)
 		return string(must.Get(io.ReadAll(resp.Body))(t))
 	}
 	must.Contain(t, get("http://"+c.httpAddr()+"/readyz"), say)
-	wait := func(what string, done func() bool) {
-		t.Helper()
-		for start := time.Now(); !done(); time.Sleep(100 * time.Millisecond) {
-			if time.Since(start) > time.Minute {
-				t.Fatal(what)
-			}
-		}
-	}
 	tallied := "http://" + c.httpAddr() + "/api/v1/query?query=llmtap_calls_total"
-	wait("no calls are counted", func() bool { return strings.Contains(get(tallied), `"value":[`) })
+	must.Wait(t, "calls are counted", func() bool { return strings.Contains(get(tallied), `"value":[`) })
 	page := get(c.UIURL())
 	must.Contain(t, page, say)
 	must.Contain(t, page, "These numbers are counts of the event stream")
@@ -91,7 +81,7 @@ func withoutClickHouse(t *testing.T, say string, kept bool, add func(*Collector)
 
 	must.Equal(t, c.store.Write(t.Context(), &sinks.Batch{Alerts: make([]sinks.Alert, 1)}) != nil, kept, "alerts are kept")
 	add(c)
-	wait("nothing is stored", func() bool {
+	must.Wait(t, "the calls are stored", func() bool {
 		sink := c.ClickHouse()
 		if sink == nil {
 			return false

@@ -20,7 +20,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/silences"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tokens"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
@@ -194,15 +193,15 @@ func TestTeamsLeakNothing(t *testing.T) {
 		stored := map[string]any{"name": name, "values": values, "at": time.Now()}
 		w.try(w.api, "stored query", leakRequest{method: http.MethodPost, path: remote.Path, body: jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": map[string]string{}, "stored": stored}), reads: true})
 	}
-	for name := range tail.Statements {
-		params := map[string]string{"from": "2020-01-01 00:00:00", "begun": "2020-01-01 00:00:00", "rule": "", "failed": "false", "limit": "1000"}
-		body := jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": params, "stored": map[string]any{"name": name}})
-		w.try(w.api, "tail", leakRequest{method: http.MethodPost, path: remote.Path, body: body, reads: true})
-	}
-	for _, sql := range rows.Statements() { // those of show, repair and query
+	for _, sql := range rows.Statements() { // those of show, repair, query and tail
 		params := map[string]string{
 			"id": "{call}", "conversation": "{conversation}", "exchange": "", "self": "", "tool": "{tool}", "exchanges": "['{call}']", "ids": "['x']", "at": "2100-01-01 00:00:00",
-			"n": "1000", "limit": "1000", "name": "",
+			"n": "1000", "limit": "1000", "name": "", "from": "2020-01-01 00:00:00", "begun": "2020-01-01 00:00:00", "rule": "", "failed": "false",
+		}
+		if strings.Contains(sql, "{filter ") {
+			body := jsonText(t, map[string]any{"sql": "SELECT * FROM exchanges", "params": params, "stored": map[string]any{"name": sql}})
+			w.try(w.api, "tail", leakRequest{method: http.MethodPost, path: remote.Path, body: body, reads: true})
+			continue
 		}
 		for _, id := range []string{"{call}", "{conversation}"} {
 			params["id"] = id

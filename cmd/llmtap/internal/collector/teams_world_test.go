@@ -162,14 +162,14 @@ func newLeakWorld(t *testing.T, change func(*config.Config)) *leakWorld {
 // prepare waits until all is stored, and makes of everything that people can make one for each team.
 func (w *leakWorld) prepare() {
 	var found []problemsapi.Problem
-	within(w.T, "problems and alerts", func() bool {
+	must.Wait(w.T, "problems and alerts", func() bool {
 		_, body := ask(w.T, "s3cret", http.MethodGet, w.api+problemsapi.Path, "")
 		found = nil
 		return json.Unmarshal([]byte(body), &found) == nil && !slices.ContainsFunc(w.teams[:], func(x *leakTeam) bool {
 			return !slices.ContainsFunc(found, func(p problemsapi.Problem) bool { return p.Service == x.mark("service") && p.Alert != "" })
 		})
 	})
-	within(w.T, "rows", func() bool {
+	must.Wait(w.T, "rows", func() bool {
 		counts, err := w.c.ClickHouse().Counts(w.Context())
 		return err == nil && counts["exchanges"] >= 32 && counts["tool_calls"] >= 2 && counts["alerts"] >= 4 && counts["findings"] >= 28 && counts["messages"] > 40
 	})
@@ -184,8 +184,7 @@ func (w *leakWorld) prepare() {
 			`{"matchers":[{"name":"service","value":%q,"isEqual":true},{"name":"environment","value":%q,"isEqual":true},{"name":"stage","value":"none","isEqual":true}],"startsAt":"2026-01-01T00:00:00Z","endsAt":%q,"createdBy":"x","comment":%q}`,
 			x.mark("service"), x.mark("environment"), until, x.mark("comment")))
 		must.Equal(w.T, status, http.StatusOK, "silence: %s", body)
-		var added struct{ SilenceID string }
-		must.Do(w.T, json.Unmarshal([]byte(body), &added))
+		added := must.JSON[struct{ SilenceID string }](w.T, []byte(body))
 		x.ids["silence"] = added.SilenceID
 		must.Do(w.T, savedViews{w.c.conn.Load}.Edit(w.Context(), func(all []web.SavedView) ([]web.SavedView, error) {
 			return append(all, web.SavedView{Name: x.mark("view"), URL: "/?service=" + x.mark("service") + "&environment=" + x.mark("environment"), By: "x", At: time.Now()}), nil

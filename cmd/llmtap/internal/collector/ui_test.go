@@ -40,25 +40,20 @@ func TestUIAlone(t *testing.T) {
 	tallies := pages.Tallies(c.calls.Load)
 	now := time.Now().Truncate(time.Second)
 	sent := false
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the pages do not see the tallies")
-		}
+	must.Wait(t, "the pages see the tallies", func() bool {
 		if c.calls.Load() == nil { // NATS is not connected yet, or the streams are being created
-			continue
+			return false
 		}
 		for i := int64(-30); i < 0 && !sent; i++ {
-			payload, err := json.Marshal(analyzer.Tally{Epoch: 1, Second: now.Unix() + i, Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: map[string]string{"service": "shop"}, N: 2}}})
-			must.Do(t, err)
+			calls := []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: map[string]string{"service": "shop"}, N: 2}}
+			payload := must.Get(json.Marshal(analyzer.Tally{Epoch: 1, Second: now.Unix() + i, Counts: calls}))(t)
 			must.Do(t, c.conn.Load().PublishTally(t.Context(), 0, 1, now.Unix()+i, payload))
 		}
 		sent = true
 		series := must.Get(tallies.Range(t.Context(), `sum(increase(llmtap_calls_total{service="shop"}[1m]))`, now, now, time.Minute))(t)
-		if len(series) == 1 && series[0].Points[0].Value > 0 && c.ui.controls() != nil {
-			break
-		}
-	}
-	within(t, "what is unusual", func() bool {
+		return len(series) == 1 && series[0].Points[0].Value > 0 && c.ui.controls() != nil
+	})
+	must.Wait(t, "what is unusual", func() bool {
 		series, err := tallies.Range(t.Context(), "llmtap_unusual", now, now, time.Minute)
 		return err == nil && len(series) == 1 && series[0].Points[0].Value == 0.4
 	})
@@ -78,13 +73,10 @@ func TestUIAlone(t *testing.T) {
 	kv := must.Get(c.conn.Load().KV(t.Context(), event.BucketAlerts))(t)
 	must.Do(t, kv.Put(t.Context(), problemKey+problem.ID(), must.Get(json.Marshal(problem))(t)))
 	problems := pages.Problems{Controls: actions, Problems: c.knownProblems}
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if all, err := problems.All(t.Context()); err == nil && len(all) == 1 {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the pages do not see the problem: %v, error %v", all, err)
-		}
-	}
+	must.Wait(t, "the pages see the problem", func() bool {
+		all, err := problems.All(t.Context())
+		return err == nil && len(all) == 1
+	})
 	must.Do(t, problems.Decide(t.Context(), problem.ID(), web.ProblemDecision{Action: alerts.ActionResolve, Version: "1.1"}, "Anna"))
 	got := must.Get(problems.Problem(t.Context(), problem.ID()))(t)
 	if got.State != alerts.ProblemResolved || got.Fixed == nil || got.Fixed.By != "Anna" || got.Fixed.Version != "1.1" || got.Summary != "7 calls failed" || len(got.Silences) != 1 {

@@ -2,20 +2,15 @@
 package collectortest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +24,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -79,6 +75,26 @@ func StartNATS(t testing.TB, token string) string {
 	srv := must.Get(natsserver.Start(t.Context(), cfg))(t)
 	t.Cleanup(srv.Shutdown)
 	return srv.URL()
+}
+
+// StartClickHouse runs an embedded ClickHouse until the test ends.
+func StartClickHouse(t testing.TB) *chdb.Server {
+	t.Helper()
+	cfg := chdb.Default()
+	cfg.Dir, cfg.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
+	srv := must.Get(chdb.Start(t.Context(), cfg))(t)
+	t.Cleanup(func() { _ = srv.Close(t.Context()) }) // its context has ended: it is killed
+	return srv
+}
+
+// OpenClickHouse runs an embedded ClickHouse with all tables until the test ends.
+func OpenClickHouse(t testing.TB) *clickhouse.Sink {
+	t.Helper()
+	cfg := clickhouse.Default()
+	cfg.DSN = StartClickHouse(t).DSN()
+	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
+	t.Cleanup(func() { _ = sink.Close() })
+	return sink
 }
 
 // ConnectNATS connects to a NATS server and creates the streams. The connection is closed when the test ends.
@@ -132,9 +148,7 @@ func Run(t *testing.T, c Collector) {
 	go func() { stopped <- c.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		must.Do(t, <-stopped)
 	})
 }
 
@@ -147,15 +161,10 @@ func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
 	if err != nil || report.Exchanges == 0 {
 		t.Fatalf("run the agents: %+v, %v", report, err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	must.Wait(t, fmt.Sprint(report.Published, " calls are stored"), func() bool {
 		counts, err := sink.Counts(t.Context())
-		if err == nil && counts["exchanges"] >= report.Published {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("stored: %v, %v; published: %d", counts, err, report.Published)
-		}
-	}
+		return err == nil && counts["exchanges"] >= report.Published
+	})
 }
 
 // WithProvider configures the proxy of cfg to listen on a free port, record full bodies and forward calls to a strict
@@ -164,7 +173,7 @@ func WithProvider(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	p := httptest.NewServer(provider.New(provider.Config{}))
 	t.Cleanup(p.Close)
-	cfg.Proxy.Listen, cfg.Proxy.Capture = fmt.Sprintf("127.0.0.1:%d", FreePort(t)), event.CaptureFull
+	cfg.Proxy.Listen, cfg.Proxy.Capture = fmt.Sprintf("127.0.0.1:%d", testnet.FreePort(t)), event.CaptureFull
 	cfg.Proxy.Upstreams = map[string]string{"openai": strings.TrimSuffix(p.URL+provider.OpenAIPath, "/v1")}
 }
 
@@ -202,29 +211,6 @@ func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	return m
 }
 
-// Ports are taken in order, from a random one: two tests never get the same.
-var (
-	firstPort = rand.N(20_000)
-	ports     atomic.Int64
-)
-
-// FreePort returns a port of 127.0.0.1 on which nothing listens. Unlike the port of a closed listener, it is below the ports that
-// the system assigns, so that no connection or listener of another test takes it before the caller listens.
-func FreePort(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		port := 10_000 + (firstPort+int(ports.Add(1)))%20_000
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue // in use
-		}
-		must.Do(t, l.Close())
-		return port
-	}
-	t.Fatal("no port is free")
-	return 0
-}
-
 // ReplayStream calls fn with every message that is currently in a stream.
 func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func(natsjs.Msg, *natsjs.MsgMetadata) error) error {
 	stream, err := js.Stream(ctx, name)
@@ -260,22 +246,4 @@ func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func
 			return nil
 		}
 	}
-}
-
-// A Buffer is a bytes.Buffer that is safe for concurrent use.
-type Buffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *Buffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *Buffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

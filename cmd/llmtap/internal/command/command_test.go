@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // call runs a command with the arguments ID and FILE..., and returns its output and the values it parsed.
@@ -43,9 +44,8 @@ func call(args string, env map[string]string) (stdout, stderr string, values []s
 func TestParse(t *testing.T) {
 	f := func(args string, env map[string]string, want ...string) {
 		t.Helper()
-		if _, stderr, got, _ := call(args, env); !slices.Equal(got, want) {
-			t.Errorf("%q: got %q, want %q\n%s", args, got, want, stderr)
-		}
+		_, stderr, got, _ := call(args, env)
+		must.Agree(t, cmp.Diff(want, got), args, stderr)
 	}
 	f("get x", nil, "", "nats://here", "text", "x")
 	f("get --service s x --format json y -", nil, "s", "nats://here", "json", "x", "y", "-")
@@ -86,9 +86,7 @@ func TestUnexpectedArgument(t *testing.T) {
 		c.Flags.String("config", "", "")
 		c.Flags.Bool("quiet", false, "")
 		want = fmt.Sprintf("unexpected argument %q%s", arg, want)
-		if err := c.Parse(); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
-		}
+		must.Equal(t, fmt.Sprint(c.Parse()), want, "error")
 	}
 	f("y", "; see llmtap one --help")
 	f("", "; see llmtap one --help")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -76,9 +77,7 @@ func TestExample(t *testing.T) {
 		t.Error(err)
 	}
 	want := Default()
-	if diff := cmp.Diff(plain(&want), plain(&cfg)); diff != "" {
-		t.Errorf("values differ (- default, + example):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(plain(&want), plain(&cfg)), "values differ (- default, + example)")
 	var listed, known []string
 	var parents []string
 	above := ""
@@ -99,9 +98,7 @@ func TestExample(t *testing.T) {
 	for _, k := range keys {
 		known = append(known, k.Path)
 	}
-	if diff := cmp.Diff(known, listed); diff != "" {
-		t.Errorf("keys differ (- known, + example):\n%s", diff)
-	}
+	must.Agree(t, cmp.Diff(known, listed), "keys differ (- known, + example)")
 }
 
 // plain returns the values as text, by key.
@@ -159,10 +156,7 @@ clickhouse:
 func TestErrorOrigins(t *testing.T) {
 	f := func(want string, env map[string]string, args ...string) {
 		t.Helper()
-		_, err := load(env, args...)
-		if err == nil || err.Error() != want {
-			t.Errorf("got  %v\nwant %s", err, want)
-		}
+		must.Equal(t, fmt.Sprint(must.Err(load(env, args...))), want, "error")
 	}
 	f(`LLMTAP_ALERTS_EVALUATION_INTERVAL: alerts.evaluation_interval: "soon" is not a duration such as 90s, 15m or 24h`, map[string]string{"LLMTAP_ALERTS_EVALUATION_INTERVAL": "soon"})
 	f(`LLMTAP_NATS_MAX_AGE: nats.max_age: 1s is below 10s, JetStream's duplicate window`, map[string]string{"LLMTAP_NATS_MAX_AGE": "1s"})
@@ -191,9 +185,7 @@ func TestProxyFlags(t *testing.T) {
 	fails(`--proxy-listen: proxy.listen: 0.0.0.0:8089 is not loopback; set token or token_file`, "--proxy-listen", "0.0.0.0:8089")
 	fails(`--receive-listen: receive.listen: 0.0.0.0:4318 is not loopback; set token or token_file`, "--receive-listen", "0.0.0.0:4318")
 	fails(`--proxy-capture: proxy.capture: "text" is not one of shape, full, none`, "--proxy-capture", "text")
-	if _, err := load(nil, "--proxy-listen", "0.0.0.0:8089", "--roles", "analyze"); err != nil {
-		t.Errorf("proxy keys are validated without the role proxy: %v", err)
-	}
+	must.Do(t, must.Err(load(nil, "--proxy-listen", "0.0.0.0:8089", "--roles", "analyze")), "proxy keys are validated without the role proxy")
 }
 
 // No two keys share a variable, and none uses a variable of another meaning.

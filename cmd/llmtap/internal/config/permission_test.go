@@ -28,9 +28,7 @@ func TestDenied(t *testing.T) {
 	}
 	f := func(owner, want string) {
 		t.Helper()
-		if got := (&PermissionError{Path: "/var/lib/llmtap", Owner: owner, User: "ann"}).Error(); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		must.Equal(t, (&PermissionError{Path: "/var/lib/llmtap", Owner: owner, User: "ann"}).Error(), want, "error")
 	}
 	f("llmtap", "open /var/lib/llmtap: permission denied: llmtap runs as user llmtap; you are ann; run the command with sudo -u llmtap")
 	f("root", "open /var/lib/llmtap: permission denied: it belongs to root; you are ann; run the command with sudo")

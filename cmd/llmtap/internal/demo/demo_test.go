@@ -3,7 +3,6 @@ package demo
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -65,21 +64,15 @@ func run(t *testing.T, w io.Writer) {
 	var stdout, stderr bytes.Buffer
 	start := time.Now()
 	must.Do(t, Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: io.MultiWriter(&stderr, w)}), "demo", &stderr)
-	if first, _, _ := strings.Cut(stderr.String(), "\n"); !strings.Contains(first, "open http://127.0.0.1:") {
-		t.Errorf("the first line is %q, want the address of the pages", first)
-	}
+	first, _, _ := strings.Cut(stderr.String(), "\n")
+	must.Contain(t, first, "open http://127.0.0.1:", "the first line")
 	t.Logf("took %v\n%s", time.Since(start).Round(time.Second), &stderr)
-	var r report
-	must.Do(t, json.Unmarshal(stdout.Bytes(), &r), "stdout is not a JSON object", &stdout)
+	r := must.JSON[report](t, stdout.Bytes())
 	if r.Lost != 0 || r.Exchanges == 0 || r.Exchanges != r.Published || r.ClickHouse["exchanges"] != r.Exchanges {
 		t.Errorf("exchanges: %d published, %d counted, %d rows, %d lost", r.Published, r.Exchanges, r.ClickHouse["exchanges"], r.Lost)
 	}
-	if got, want := slices.Sorted(maps.Keys(r.RootCauses)), []string{"duplicate_reply", "history_truncated_mid_pair", "tool_calls_dropped_on_save", "tool_skipped"}; !cmp.Equal(got, want) {
-		t.Errorf("root causes %v, want %v", got, want)
-	}
-	if got, want := slices.Sorted(maps.Keys(r.Causes)), []string{"duplicate_tool_reply", "missing_tool_reply", "orphan_tool_reply"}; !cmp.Equal(got, want) {
-		t.Errorf("causes %v, want %v", got, want)
-	}
+	must.Agree(t, cmp.Diff([]string{"duplicate_reply", "history_truncated_mid_pair", "tool_calls_dropped_on_save", "tool_skipped"}, slices.Sorted(maps.Keys(r.RootCauses))), "root causes")
+	must.Agree(t, cmp.Diff([]string{"duplicate_tool_reply", "missing_tool_reply", "orphan_tool_reply"}, slices.Sorted(maps.Keys(r.Causes))), "causes")
 	if len(r.Alerts) != 1 {
 		t.Fatalf("%d alerts, want only that of the planner: %+v", len(r.Alerts), r.Alerts)
 	}

@@ -146,13 +146,10 @@ func TestRunningCollector(t *testing.T) {
 	defer slack.Close()
 	env := map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall", "LLMTAP_SLACK_TOKEN": "xoxb-1", "LLMTAP_SLACK_API_URL": slack.URL, "LLMTAP_DATA_DIR": cfg.DataDir, "LLMTAP_NATS_SERVER_TOKEN": "s3cret"}
 	var checks map[string]Result
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	must.Wait(t, "no backlog, and tallies", func() bool { // the last rows may be pending, and a second is tallied two seconds later
 		checks = examine(t, env)
-		// The last rows may be pending, and a second is tallied two seconds later.
-		if checks["backlog"].Status == OK && checks["tallies"].Detail != "none yet" || time.Now().After(deadline) {
-			break
-		}
-	}
+		return checks["backlog"].Status == OK && checks["tallies"].Detail != "none yet"
+	}, func() any { return checks })
 	expect(t, checks, "collector", OK, fmt.Sprintf("process %d", os.Getpid()), "is ready")
 	expect(t, checks, "receive", OK, "receives events and OpenTelemetry over HTTP at http://127.0.0.1:", "OpenTelemetry over gRPC at http://127.0.0.1:")
 	expect(t, checks, "nats", OK, c.NATSURL())
@@ -268,10 +265,7 @@ func TestNATS(t *testing.T) {
 
 func TestClickHouse(t *testing.T) {
 	collectortest.NeedClickHouse(t)
-	cfg := chdb.Default()
-	cfg.Dir = filepath.Join(t.TempDir(), "clickhouse")
-	srv := must.Get(chdb.Start(t.Context(), cfg))(t)
-	defer srv.Close(t.Context())
+	srv := collectortest.StartClickHouse(t)
 	u := must.Get(url.Parse(srv.DSN()))(t)
 	env := external(collectortest.StartNATS(t, ""))
 	env["LLMTAP_CLICKHOUSE_DSN"] = srv.DSN()

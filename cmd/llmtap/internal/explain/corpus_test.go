@@ -54,8 +54,7 @@ func TestRecordedExchanges(t *testing.T) {
 	k := &keep{}
 	must.Do(t, New(k).File(recordedtest.Path(t, recordedtest.Exchanges), nil))
 	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
-		var x struct{ Status int }
-		must.Do(t, json.Unmarshal(line, &x))
+		x := must.JSON[struct{ Status int }](t, line)
 		if r := k.results[n-1]; r.Error != "" || (x.Status >= 400) != (r.Cause != "") && r.StatedBy == "" {
 			t.Errorf("line %d, status %d: %+v", n, x.Status, r)
 		}

@@ -3,11 +3,14 @@ package explain
 import (
 	"bytes"
 	"encoding/binary"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"unicode/utf16"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // PowerShell writes UTF-16 with and without a byte order mark, and CR LF.
@@ -24,9 +27,7 @@ func TestUTF16(t *testing.T) {
 			mark := order.AppendUint16(nil, 0xfeff)
 			expect(t, name+" marked", string(mark)+string(b), want...)
 			expect(t, name+" unmarked", string(b), want...)
-			if got := render(explain(t, iotest.OneByteReader(bytes.NewReader(b)))); !slices.Equal(got, want) {
-				t.Errorf("%s byte by byte: %s, want %s", name, got, want)
-			}
+			must.Agree(t, cmp.Diff(want, render(explain(t, iotest.OneByteReader(bytes.NewReader(b))))), name, "byte by byte")
 		}
 	}
 	f("text", "API 错误 😀 400: "+orphanText+"\n", "- orphan_tool_reply stated")

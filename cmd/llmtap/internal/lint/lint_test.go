@@ -172,9 +172,8 @@ func TestSARIF(t *testing.T) {
 		}
 		return len(run.Results), line, level, uri
 	}
-	if n, _, _, _ := log(`[` + user + `]`); n != 0 {
-		t.Errorf("%d results for a valid history", n)
-	}
+	n, _, _, _ := log(`[` + user + `]`)
+	must.Equal(t, n, 0, "results for a valid history")
 	if n, line, level, uri := log("[" + user + ",\n" + reply + "]"); n != 1 || line != 2 || level != "error" || uri != "-" {
 		t.Errorf("%d results, line %d, level %s, file %s", n, line, level, uri)
 	}

@@ -62,9 +62,7 @@ func TestPipe(t *testing.T) {
 		must.Get(fmt.Fprintf(out, `{"id":"%d","messages":[%s]}`+"\n", i, user))(t)
 		select {
 		case id := <-results:
-			if id != fmt.Sprint(i) {
-				t.Errorf("record %s, want %d", id, i)
-			}
+			must.Equal(t, id, fmt.Sprint(i), "record")
 		case <-time.After(time.Minute):
 			t.Fatal("no result")
 		}

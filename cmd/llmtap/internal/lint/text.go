@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/sdk/go/wire/jsonscan"
 )
 
 // Text prints each finding with the surrounding messages; the invalid message is marked:
@@ -181,7 +182,7 @@ func described(r *Result) map[int]description {
 		array = f[r.Dialect.Descriptor().Messages]
 	}
 	all, i := make(map[int]description, len(wanted)), 0
-	for _, text := range records.Elements(array) {
+	for _, text := range jsonscan.Elements(array) {
 		if wanted[i] {
 			role, rest := splitRole(records.Describe(text, shownText))
 			all[i] = description{role, rest}

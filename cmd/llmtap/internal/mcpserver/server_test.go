@@ -61,9 +61,7 @@ func connect(t *testing.T, o Options) *mcp.ClientSession {
 func ask(t *testing.T, c *mcp.ClientSession, tool, arguments string) (text string, res *mcp.CallToolResult) {
 	t.Helper()
 	res, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
-	if err != nil {
-		t.Fatalf("%s %s: %v", tool, arguments, err)
-	}
+	must.Do(t, err, tool, arguments)
 	return res.Content[0].(*mcp.TextContent).Text, res
 }
 
@@ -191,9 +189,7 @@ func TestPages(t *testing.T) {
 			break
 		}
 		whole += "\n"
-		if _, err := fmt.Sscanf(more[strings.Index(more, "offset"):], "offset %d]", &offset); err != nil {
-			t.Fatal(more, err)
-		}
+		must.Do(t, must.Err(fmt.Sscanf(more[strings.Index(more, "offset"):], "offset %d]", &offset)), more)
 	}
 	if offset == 0 || strings.Count(whole, "orphan_tool_reply") != 1 || !strings.Contains(whole, "unknown_no_history") || !strings.Contains(whole, "Signals: ") {
 		t.Errorf("offset %d, %s", offset, whole)
@@ -371,12 +367,9 @@ func TestHandler(t *testing.T) {
 	for query, withheld := range map[string]bool{"": true, "?content=false": true, "?content=true": false} {
 		c, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: srv.URL + query}, nil)
 		must.Do(t, err)
-		if strings.Contains(c.InitializeResult().Instructions, "withheld") != withheld {
-			t.Errorf("%q: %s", query, c.InitializeResult().Instructions)
-		}
-		if text, _ := ask(t, c, "rules", `{"id":"rate_limit"}`); !strings.Contains(text, "rate_limit (cause)") {
-			t.Error(text)
-		}
+		must.Equal(t, strings.Contains(c.InitializeResult().Instructions, "withheld"), withheld, "%q: instructions with withheld", query)
+		text, _ := ask(t, c, "rules", `{"id":"rate_limit"}`)
+		must.Contain(t, text, "rate_limit (cause)")
 		if text, res := ask(t, c, "sql", `{"sql":"SELECT body FROM messages"}`); !res.IsError || strings.Contains(text, "withheld") != withheld {
 			t.Errorf("%q: %s", query, text)
 		}

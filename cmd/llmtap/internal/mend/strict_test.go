@@ -113,8 +113,7 @@ func TestStrictProvider(t *testing.T) {
 				t.Errorf("before the mutation: %v", err)
 				return
 			}
-			var body struct{ Messages json.RawMessage }
-			must.Do(t, json.Unmarshal(whole.Body, &body))
+			body := must.JSON[struct{ Messages json.RawMessage }](t, whole.Body)
 			list, ok := rulestest.Atoms(d, body.Messages)
 			if status, _ := post(h, s.path, whole.Body); status >= 400 || !ok {
 				skipped++

@@ -66,9 +66,7 @@ func TestWrite(t *testing.T) {
 	nc := must.Get(nats.Connect(login("checkout-agent"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})))(t)
 	defer nc.Close()
 	js := must.Get(natsjs.New(nc, natsjs.WithDefaultTimeout(5*time.Second)))(t)
-	if _, err := js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")); err != nil {
-		t.Errorf("an agent cannot publish: %v", err)
-	}
+	must.Do(t, must.Err(js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}"))), "publish as an agent")
 	must.Fail(t, must.Err(nc.Request("llmtap.v1.request.search-agent.00", []byte("{}"), 300*time.Millisecond)), "", "an agent can publish for another service")
 	must.Do(t, nc.PublishRequest("llmtap.v1.request.checkout-agent.00", "$KV."+event.BucketCheckpoint+".p0of1", []byte("{}")))
 	must.Get(js.Publish(t.Context(), "llmtap.v1.request.checkout-agent.00", []byte("{}")))(t)

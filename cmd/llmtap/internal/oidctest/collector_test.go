@@ -16,23 +16,15 @@ import (
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/web"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
-
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 5 minutes: %s", what)
-		}
-	}
-}
 
 // Two processes share sessions: one that was started at the first works at the second, and ends at both. Actions carry the name of the
 // person, whatever the form says, and the API beside the pages is closed.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	natsURL := collectortest.StartNATS(t, "")
-	port := collectortest.FreePort(t)
+	port := testnet.FreePort(t)
 	first := fmt.Sprintf("http://127.0.0.1:%d", port)
 	p := newProvider(t, first+web.CallbackPath)
 	p.set("anna", "on-call")
@@ -63,7 +55,7 @@ func TestTwoProcesses(t *testing.T) {
 	anna := newBrowser(t)
 	anna.login(first, "anna")
 	// Once NATS answers, the session is known to both.
-	within(t, "the session at the second process", func() bool {
+	must.Wait(t, "the session at the second process", func() bool {
 		if anna.get(first+page).code != http.StatusOK {
 			anna.login(first, "anna") // the first session was only in the memory of the process, which then read those of NATS
 		}
@@ -82,13 +74,13 @@ func TestTwoProcesses(t *testing.T) {
 		return b.do(http.MethodPost, base+path, form)
 	}
 	silence := url.Values{"matchers": {"service=shop"}, "for": {"1h"}, "comment": {"deploy"}, "name": {"Mallory"}}
-	within(t, "a silence", func() bool { return act(anna, bases[1], "/silences", silence).code == http.StatusSeeOther })
+	must.Wait(t, "a silence", func() bool { return act(anna, bases[1], "/silences", silence).code == http.StatusSeeOther })
 	eve := newBrowser(t)
 	eve.login(first, "eve")
 	a := act(eve, first, "/logout", url.Values{}) // a viewer has forms, too
 	must.Equal(t, a.code, http.StatusSeeOther, "log-out of a viewer")
 	eve.login(first, "eve")
-	within(t, "the session of the viewer", func() bool { return eve.get(first+page).code == http.StatusOK })
+	must.Wait(t, "the session of the viewer", func() bool { return eve.get(first+page).code == http.StatusOK })
 	must.Equal(t, act(eve, first, "/silences", silence).code, http.StatusForbidden, "a viewer silences")
 	view := url.Values{"view": {"mine"}, "url": {"/alerts"}, "name": {"Mallory"}}
 	must.Equal(t, act(anna, first, "/views", view).code, http.StatusSeeOther, "a view is saved")
@@ -108,6 +100,6 @@ func TestTwoProcesses(t *testing.T) {
 
 	must.Equal(t, act(anna, bases[1], "/logout", url.Values{}).code, http.StatusSeeOther, "log-out")
 	since := time.Now()
-	within(t, "the end of the session at the first process", func() bool { return anna.get(first+page).code != http.StatusOK })
+	must.Wait(t, "the end of the session at the first process", func() bool { return anna.get(first+page).code != http.StatusOK })
 	t.Logf("ended at the other process after %v", time.Since(since))
 }

@@ -171,8 +171,7 @@ func (p *provider) TokenRequestByRefreshToken(ctx context.Context, token string)
 func forge(t *testing.T, idToken string, key jose.SigningKey, keyID string, change func(claims map[string]any)) string {
 	t.Helper()
 	signed := must.Get(jose.ParseSignedCompact(idToken, []jose.SignatureAlgorithm{jose.RS256}))(t)
-	var claims map[string]any
-	must.Do(t, json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims))
+	claims := must.JSON[map[string]any](t, signed.UnsafePayloadWithoutVerification())
 	change(claims)
 	signer := must.Get(jose.NewSigner(key, (&jose.SignerOptions{}).WithHeader("kid", keyID)))(t)
 	out := must.Get(signer.Sign(must.Get(json.Marshal(claims))(t)))(t)

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -84,8 +85,8 @@ func newWorld(t *testing.T) *world {
 	w := &world{provider: p.URL + provider.OpenAIPath}
 	cfg := collectortest.Config(t, func(cfg *config.Config) {
 		cfg.Roles = []string{config.RoleAnalyze, config.RoleReceive}
-		cfg.Receive.Listen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
-		cfg.Receive.GRPCListen = fmt.Sprintf("127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.Receive.Listen = fmt.Sprintf("127.0.0.1:%d", testnet.FreePort(t))
+		cfg.Receive.GRPCListen = fmt.Sprintf("127.0.0.1:%d", testnet.FreePort(t))
 		cfg.Receive.OTLPCapture = event.CaptureFull
 		w.http, w.grpc = "http://"+cfg.Receive.Listen, "http://"+cfg.Receive.GRPCListen
 	})
@@ -188,14 +189,12 @@ FROM exchanges_final WHERE service = {service:String} AND NOT failed AND status 
 	must.Agree(t, cmp.Diff(want, w.await(t, sql, service, uint64(healthy))), service, "rows")
 }
 
-// await returns the result of sql, once its first value is count or half a minute has passed.
+// await returns the result of sql once its first value is count.
 func (w *world) await(t *testing.T, sql, service string, count uint64) []any {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if got := w.query(t, sql, service); got[0] == count || time.Now().After(deadline) {
-			return got
-		}
-	}
+	var got []any
+	must.Wait(t, fmt.Sprint(service, ": ", count), func() bool { got = w.query(t, sql, service); return got[0] == count }, func() any { return got })
+	return got
 }
 
 func (w *world) query(t *testing.T, sql, service string) []any {

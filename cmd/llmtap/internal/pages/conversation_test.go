@@ -50,9 +50,7 @@ func TestDescribeExchange(t *testing.T) {
 	for _, f := range out.Findings {
 		got += fmt.Sprint(f.Rule, " ", f.Breaks(), " ", f.Verdict(), f.Since, "; ")
 	}
-	if want := "orphan_tool_reply true rejected; late_tool_reply false accepted here, rejected elsewhere; missing_tool_reply true would be rejectedx0; "; got != want {
-		t.Errorf("findings %s, want %s", got, want)
-	}
+	must.Equal(t, got, "orphan_tool_reply true rejected; late_tool_reply false accepted here, rejected elsewhere; missing_tool_reply true would be rejectedx0; ", "findings")
 }
 
 func TestTiming(t *testing.T) {
@@ -69,9 +67,8 @@ func TestTiming(t *testing.T) {
 
 func TestUnavailable(t *testing.T) {
 	c := Conversations{func() (*clickhouse.Sink, error) { return nil, errors.New("ClickHouse is down") }}
-	if _, _, err := c.Find(context.Background(), "x"); !errors.Is(err, web.ErrUnavailable) {
-		t.Error(err)
-	}
+	_, _, err := c.Find(context.Background(), "x")
+	must.Is(t, err, web.ErrUnavailable)
 	for _, known := range []error{show.ErrUnknown, show.ErrAmbiguous} {
 		must.Is(t, sourceError(fmt.Errorf("%q %w", "x", known)), web.ErrNotFound)
 	}

@@ -151,8 +151,7 @@ ignored problems are not listed: llmtap problems list --all
 		t.Helper()
 		b.Reset()
 		must.Do(t, List(t.Context(), c, filter, all, &b, command.JSON, style))
-		var list []Problem
-		must.Do(t, json.Unmarshal([]byte(b.String()), &list))
+		list := must.JSON[[]Problem](t, []byte(b.String()))
 		var got []string
 		for _, p := range list {
 			got = append(got, p.Stage)
@@ -183,9 +182,7 @@ func TestShow(t *testing.T) {
 		"\nHistory\n  " + at(k.history[0].At) + " anna acknowledged the incident\n  " + at(k.history[2].At) + " anna ignored it until it is reopened: known\n  " +
 			at(k.history[3].At) + " eve was refused: silence: not in slack.allowed\n  Incomplete: ClickHouse does not answer.\n",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
-		}
+		must.Contain(t, text, want)
 	}
 	for line := range strings.Lines(text) {
 		if len(line) > 81 {
@@ -201,9 +198,7 @@ func TestFind(t *testing.T) {
 	wrong := id[:15] + string(id[15]^1) // another hex digit, and another id
 	f := func(prefix, want string) {
 		t.Helper()
-		if _, err := Find(t.Context(), c, prefix); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", prefix, err, want)
-		}
+		must.Fail(t, must.Err(Find(t.Context(), c, prefix)), want, prefix)
 	}
 	f(wrong, "there is no problem "+wrong+"; did you mean "+id+"? llmtap problems list --all lists them")
 	f("nonsense", "there is no problem nonsense; llmtap problems list --all lists them")
@@ -244,18 +239,10 @@ func TestDecide(t *testing.T) {
 	f(id, `{"action":"assign","assignee":"`+strings.Repeat("x", 201)+`"}`, j, "anna", 400, "more than 200 bytes")
 	f(id, strings.Repeat("[", 100_000), j, "anna", 400, "not a decision")
 	f("0000000000000000", `{"action":"reopen"}`, j, "anna", 404, "no such problem")
-	if _, err := c.Get(t.Context(), "../silences"); err == nil || !strings.Contains(err.Error(), "no such problem") {
-		t.Error(err)
-	}
-	if _, err := c.List(t.Context(), Filter{State: []string{"open"}}); err == nil || !strings.Contains(err.Error(), "is not one of regressed, new") {
-		t.Error(err)
-	}
-	if err := c.Call(t.Context(), http.MethodGet, Path, map[string][]string{"stat": {"new"}}, nil, nil); err == nil || !strings.Contains(err.Error(), "unknown parameter \"stat\"") {
-		t.Error(err)
-	}
-	if _, err := serve(t, nil).List(t.Context(), Filter{}); err == nil || !strings.Contains(err.Error(), "not read yet") {
-		t.Error(err)
-	}
+	must.Fail(t, must.Err(c.Get(t.Context(), "../silences")), "no such problem")
+	must.Fail(t, must.Err(c.List(t.Context(), Filter{State: []string{"open"}})), "is not one of regressed, new")
+	must.Fail(t, c.Call(t.Context(), http.MethodGet, Path, map[string][]string{"stat": {"new"}}, nil, nil), "unknown parameter \"stat\"")
+	must.Fail(t, must.Err(serve(t, nil).List(t.Context(), Filter{})), "not read yet")
 	var b strings.Builder
 	decision := alerts.ProblemDecision{Action: alerts.ActionResolve, Version: "2.4.1"}
 	must.Do(t, Decide(t.Context(), c, id[:5], decision, "anna", &b, command.Text, &terminal.Style{Width: 80}))

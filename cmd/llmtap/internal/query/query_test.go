@@ -42,9 +42,7 @@ func TestNew(t *testing.T) {
 	f := func(name string, values queries.Values, args ...string) {
 		t.Helper()
 		q, _, err := parse(t, args...)
-		if err != nil {
-			t.Fatal(args, err)
-		}
+		must.Do(t, err, args)
 		if q.Name != name || !cmp.Equal(values, q.values) {
 			t.Errorf("%q: query %q with %v, want %q with %v", args, q.Name, q.values, name, values)
 		}
@@ -59,9 +57,8 @@ func TestNew(t *testing.T) {
 	f("causes", queries.Values{"attr": {"tenant=acme", "vip"}}, "--utc", "--attr", "tenant=acme", "causes", "--attr=vip")
 	f("causes", queries.Values{"user": {"5b1c", "0eb072f6a63163ec", event.HashUser([]byte("key"), "ann@example.com")}}, "--user", "5b1c", "causes", "--user-name", "ann@example.com")
 
-	if _, _, err := parse(t, "cause"); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
-		t.Errorf("unknown query: %v", err)
-	}
+	_, _, err := parse(t, "cause")
+	must.Equal(t, command.Report(err, &strings.Builder{}), command.ExitBadInput, "unknown query: %v", err)
 	if _, _, err := parse(t, "causes", "usage"); err == nil || !strings.HasPrefix(err.Error(), `unexpected argument "usage"`) {
 		t.Errorf("two names: %v", err)
 	}
@@ -137,9 +134,7 @@ func TestKnownNames(t *testing.T) {
 		t.Helper()
 		q := must.Get(Named("calls", queries.Values{filter: {value}}))(t)
 		err := q.knownNames(t.Context(), store{[]string{"name"}, []any{stored}})
-		if got := fmt.Sprint(err); got != want {
-			t.Errorf("%s %s: %s, want %s", filter, value, got, want)
-		}
+		must.Equal(t, fmt.Sprint(err), want, "%s %s", filter, value)
 	}
 	f("service", "shop", "shop", "<nil>")
 	f("service", "shopp", "shop", `no call of service "shopp" is stored; did you mean shop?`)

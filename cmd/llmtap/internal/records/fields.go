@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"iter"
 	"slices"
 	"unicode/utf8"
 
@@ -17,68 +16,14 @@ type Fields map[string]json.RawMessage
 
 // Parse validates text and returns its members, which are slices of text. ok is false if text is not a JSON object.
 func Parse(text []byte) (f Fields, ok bool) {
-	i := jsonscan.Space(text, 0)
-	if i >= len(text) || text[i] != '{' {
+	if i := jsonscan.Space(text, 0); i >= len(text) || text[i] != '{' || !jsonscan.Valid(text) {
 		return nil, false
 	}
 	f = make(Fields, 16)
-	if i = jsonscan.Space(text, i+1); i < len(text) && text[i] == '}' {
-		return f, jsonscan.Space(text, i+1) == len(text)
+	for key, v := range jsonscan.Members(text) {
+		f[string(key)] = slices.Clip(v)
 	}
-	for {
-		end, ok := jsonscan.ValueEnd(text, i)
-		if !ok || text[i] != '"' {
-			return nil, false
-		}
-		key := Unquote(text[i:end])
-		if i = jsonscan.Space(text, end); i >= len(text) || text[i] != ':' {
-			return nil, false
-		}
-		i = jsonscan.Space(text, i+1)
-		if end, ok = jsonscan.ValueEnd(text, i); !ok {
-			return nil, false
-		}
-		f[string(key)] = slices.Clip(text[i:end])
-		if i = jsonscan.Space(text, end); i >= len(text) {
-			return nil, false
-		}
-		switch text[i] {
-		case ',':
-			i = jsonscan.Space(text, i+1)
-		case '}':
-			return f, jsonscan.Space(text, i+1) == len(text)
-		default:
-			return nil, false
-		}
-	}
-}
-
-// Elements yields the offset and the text of each element of an array, and nothing for another value. It only looks for the
-// ends of the elements; the array must have been validated for them to be valid.
-func Elements(array []byte) iter.Seq2[int, []byte] {
-	return func(yield func(int, []byte) bool) {
-		i := jsonscan.Space(array, 0)
-		if i >= len(array) || array[i] != '[' {
-			return
-		}
-		for more := true; more; more = i < len(array) && array[i] == ',' {
-			start := jsonscan.Space(array, i+1)
-			end := skip(array, start)
-			if end == start || !yield(start, slices.Clip(array[start:end])) {
-				return
-			}
-			i = jsonscan.Space(array, end)
-		}
-	}
-}
-
-// skip returns the index after the value that starts at i. If text is not valid JSON, any index from i to the end of text is
-// possible.
-func skip(text []byte, i int) int {
-	if end := jsonscan.End(text, i); end >= i {
-		return end
-	}
-	return len(text) // the value does not end
+	return f, true
 }
 
 // Has reports whether the object has the member and it is not null.

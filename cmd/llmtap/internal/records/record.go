@@ -45,7 +45,7 @@ func Split(v Value) []Value {
 	}
 	var all []Value
 	line, counted := v.Line, 0
-	for start, text := range Elements(v.Text) {
+	for start, text := range jsonscan.Elements(v.Text) {
 		if len(all) == 0 && (!isRecord(text) || !jsonscan.Valid(v.Text)) {
 			break
 		}
@@ -170,7 +170,7 @@ func (r *Record) conversationRequest(f Fields, buffer *[]byte) []byte {
 // its closing bracket; another value, or a shorter array, is unchanged.
 func firstElements(array []byte, n int) (elements []byte, open bool) {
 	end := 1
-	for start, text := range Elements(array) {
+	for start, text := range jsonscan.Elements(array) {
 		if n--; n < 0 {
 			return array[:end], true
 		}

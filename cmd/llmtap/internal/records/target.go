@@ -33,7 +33,7 @@ func TargetOf(url, model string, named wire.Dialect, body []byte) wire.Target {
 
 // messagesKey returns the key of a message array in a request.
 func messagesKey(array []byte) string {
-	for _, element := range Elements(array) {
+	for _, element := range jsonscan.Elements(array) {
 		var role, typ string
 		for key, value := range jsonscan.Members(element) {
 			switch string(key) {

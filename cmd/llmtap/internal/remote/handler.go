@@ -24,7 +24,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/price"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
 	"github.com/llmtap/llmtap/dashboards/access"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -70,9 +69,8 @@ func (h *Handler) allow(st statement, scope *access.Scope) (statement, error) {
 		return st, scope.Refuses(readsTexts.MatchString(st.SQL), nil)
 	case st.Stored == nil:
 		return st, err
-	}
-	if sql, ok := tail.Statements[st.Stored.Name]; ok && st.Params != nil {
-		st.SQL, err = queries.Filter(sql, st.Stored.Values, st.Params)
+	case rows.IsStatement(st.Stored.Name) && st.Params != nil:
+		st.SQL, err = queries.Filter(st.Stored.Name, st.Stored.Values, st.Params)
 		return st, err
 	}
 	q, err := query.Named(st.Stored.Name, st.Stored.Values)

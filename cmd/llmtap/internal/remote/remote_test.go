@@ -3,7 +3,6 @@ package remote
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -99,14 +98,7 @@ func TestHandlerErrors(t *testing.T) {
 // Queries return rows, or the error of the statement. More queries than slots wait.
 func TestQuery(t *testing.T) {
 	collectortest.NeedClickHouse(t)
-	engine := chdb.Default()
-	engine.Dir, engine.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
-	srv := must.Get(chdb.Start(t.Context(), engine))(t)
-	t.Cleanup(func() { _ = srv.Close(t.Context()) }) // its context has ended: it is killed
-	cfg := clickhouse.Default()
-	cfg.DSN = srv.DSN()
-	sink := must.Get(clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil))(t)
-	t.Cleanup(func() { _ = sink.Close() })
+	sink := collectortest.OpenClickHouse(t)
 	c := serve(t, http.StripPrefix("/base", NewHandler(func() (*clickhouse.Sink, error) { return sink, nil }, nil)))
 
 	var wg sync.WaitGroup

@@ -19,9 +19,9 @@ type Querier interface {
 	Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error)
 }
 
-// A Stored is a stored query with the values of its parameters.
+// A Stored is a stored query with the values of its parameters, or a Statement with those of its filters.
 type Stored struct {
-	Name   string         `json:"name"`
+	Name   string         `json:"name"` // of the query, or the text of the Statement
 	Values queries.Values `json:"values"`
 	At     time.Time      `json:"at"` // to which its times are relative
 }

@@ -2,6 +2,7 @@ package rows
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,9 +30,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("row %v", r)
 	}
 	res.Truncated = true
-	if _, err := Read(t.Context(), fixed{res}, "things", "SELECT", nil); err == nil || err.Error() != "read things: there are more than 1 rows" {
-		t.Errorf("truncated result: %v", err)
-	}
+	must.Equal(t, fmt.Sprint(must.Err(Read(t.Context(), fixed{res}, "things", "SELECT", nil))), "read things: there are more than 1 rows", "truncated result")
 }
 
 func TestTextsParam(t *testing.T) {

@@ -24,12 +24,8 @@ func TestMain(m *testing.M) {
 // The reports on a real engine, before and after the migrations.
 func TestSchema(t *testing.T) {
 	collectortest.NeedClickHouse(t)
-	chdbCfg := chdb.Default()
-	chdbCfg.Dir = t.TempDir()
-	srv := must.Get(chdb.Start(t.Context(), chdbCfg))(t)
-	defer srv.Close(t.Context())
 	cfg := clickhouse.Default()
-	cfg.DSN = srv.DSN()
+	cfg.DSN = collectortest.StartClickHouse(t).DSN()
 	migrate := func(ctx context.Context, w io.Writer, cfg clickhouse.Config) error {
 		return Migrate(ctx, w, cfg, slog.New(slog.NewTextHandler(w, nil)))
 	}

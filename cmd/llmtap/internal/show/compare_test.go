@@ -3,7 +3,6 @@ package show
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,9 +44,7 @@ func TestCopies(t *testing.T) {
 			q, _ := records.ParseMessage([]byte(r))
 			all = append(all, q)
 		}
-		if got := copies(&finding, []records.Message{m}, all); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", said, got, want)
-		}
+		must.Agree(t, cmp.Diff(want, copies(&finding, []records.Message{m}, all)), said)
 	}
 	const (
 		user  = `{"role":"user","content":"q"}`
@@ -119,14 +116,10 @@ func TestSelected(t *testing.T) {
 		}
 		all = append(all, t)
 	}
-	if got, want := selected(all, 8), []int{19, 20, 29, 30, 96, 97, 98, 99}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	must.Agree(t, cmp.Diff([]int{19, 20, 29, 30, 96, 97, 98, 99}, selected(all, 8)))
 	got := selected(all, 100)
 	must.Equal(t, len(got), 100, "got %v", got)
-	if got, want := selected(all, 1), []int{19, 20}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
+	must.Agree(t, cmp.Diff([]int{19, 20}, selected(all, 1)))
 }
 
 // A reply belongs to the nearest call with its id or, without ids, to the first one with its name.

@@ -41,9 +41,7 @@ func TestEqualAnswers(t *testing.T) {
 	}
 	must.Do(t, c.describe(t.Context(), Store{Q: twice{}}))
 	for _, turn := range c.Exchanges {
-		if len(turn.Answer) != 1 {
-			t.Errorf("%s has %d messages of its answer, want 1", turn.ID, len(turn.Answer))
-		}
+		must.Equal(t, len(turn.Answer), 1, "messages of the answer of %s", turn.ID)
 	}
 
 	calls := []ToolCall{{Exchange: "x1", ToolCallID: "call-1"}, {Exchange: "x2", ToolCallID: "call-1"}}

@@ -2,10 +2,10 @@ package show
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -36,9 +36,8 @@ func TestResolve(t *testing.T) {
 	f("019aa0b0", "", "is a prefix of several ids: 019aa0b0-1, 019aa0b0-2")
 	f("019aa0b", "", "a prefix must have at least 8 characters")
 	f("019aa0b2", "", ErrUnknown.Error())
-	if _, _, err := s.Resolve(t.Context(), "nosuch-id"); !errors.Is(err, ErrUnknown) {
-		t.Error(err)
-	}
+	_, _, err := s.Resolve(t.Context(), "nosuch-id")
+	must.Is(t, err, ErrUnknown)
 }
 
 // A position of a branch belongs to the branch itself, or to an ancestor that shares it.

@@ -25,7 +25,7 @@ const (
 )
 
 // Rows are ordered by stored_at, because a call that ended recently may have started long ago.
-const exchangesSQL = `
+var exchangesSQL = rows.Statement(`
 SELECT exchange_id, stored_at, service, service_version, stage, conversation_id, model, status, failed, error_type, cause, root_cause,
     duration, messages, tool_calls, finish_reason, retry
 FROM exchanges FINAL
@@ -33,9 +33,9 @@ WHERE stored_at > {from:DateTime64(9, 'UTC')} AND started_at > {begun:DateTime64
     AND {filter exchanges EXCEPT time}
     AND (failed OR NOT {failed:Bool})
 ORDER BY stored_at, exchange_id
-LIMIT {limit:UInt32}`
+LIMIT {limit:UInt32}`)
 
-const findingsSQL = `
+var findingsSQL = rows.Statement(`
 SELECT finding_id, first_seen, service, stage, conversation_id, exchange_id, rule_id, severity, message_index, tool_call_id, summary,
     root_cause, confidence, evidence, fix, rejected_by
 FROM findings FINAL
@@ -43,10 +43,7 @@ WHERE first_seen > {from:DateTime64(9, 'UTC')}
     AND {filter findings EXCEPT time}
     AND ({rule:String} = '' OR rule_id = {rule:String})
 ORDER BY first_seen, finding_id
-LIMIT {limit:UInt32}`
-
-// Statements are the statements by names that are none of a stored query. Their filters are those of Tail.
-var Statements = map[string]string{"tail_calls": exchangesSQL, "tail_findings": findingsSQL}
+LIMIT {limit:UInt32}`)
 
 // A Filter selects calls and findings; an empty field selects all.
 type Filter struct {
@@ -108,23 +105,23 @@ func (t *Tail) poll(ctx context.Context, q rows.Querier, from time.Time) error {
 		"from": rows.TimeParam(from), "begun": rows.TimeParam(from.Add(-maxDuration)), "rule": t.Rule,
 		"failed": fmt.Sprint(t.Failed), "limit": fmt.Sprint(maxRows),
 	}
-	read := func(name string) ([]rows.Row, error) {
-		sql, err := queries.Filter(Statements[name], t.Values, params)
+	read := func(declared string) ([]rows.Row, error) {
+		sql, err := queries.Filter(declared, t.Values, params)
 		if err != nil {
 			return nil, err
 		}
-		res, err := q.Query(rows.WithStored(ctx, rows.Stored{Name: name, Values: t.Values}), sql, params)
+		res, err := q.Query(rows.WithStored(ctx, rows.Stored{Name: declared, Values: t.Values}), sql, params)
 		if err != nil {
 			return nil, err
 		}
 		return rows.Of(res), nil
 	}
 	// Findings are stored before their calls.
-	exchanges, err := read("tail_calls")
+	exchanges, err := read(exchangesSQL)
 	if err != nil {
 		return err
 	}
-	findings, err := read("tail_findings")
+	findings, err := read(findingsSQL)
 	if err != nil {
 		return err
 	}

@@ -38,9 +38,7 @@ func TestWriterColors(t *testing.T) {
 	s := NewStyle(w, func(string) string { return "" })
 	s.Color = true
 	text := s.Red("no") + "\x1b[31mfake\x1b" + strings.Repeat("A", len(colorStart)-2) + "[31m"
-	if got := Columns(s.Red("no")); got != 2 {
-		t.Errorf("a color has %d columns", got-2)
-	}
+	must.Equal(t, Columns(s.Red("no")), 2, "columns of a text in a color")
 	want := "\x1b[31mno\x1b[0m" + Escape("\x1b[31mfake\x1b") + strings.Repeat("A", len(colorStart)-2) + "[31m"
 	for n := range len(text) { // in two parts
 		b.Reset()

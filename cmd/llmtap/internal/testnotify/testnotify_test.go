@@ -1,6 +1,7 @@
 package testnotify
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -68,9 +69,7 @@ ok    heartbeat     HOST: the heartbeat arrived
 	// A failing receiver does not affect the others, and no secret is printed.
 	r.Break("/hook")
 	got, err = try()
-	if err == nil || err.Error() != "1 of 8 receivers failed" {
-		t.Errorf("error %v", err)
-	}
+	must.Equal(t, fmt.Sprint(err), "1 of 8 receivers failed", "error")
 	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 8 || strings.Count(got, "fail  ") != 1 {
 		t.Error(got)
 	}

@@ -3,14 +3,14 @@ package event
 import (
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 func TestCode(t *testing.T) {
 	f := func(c Code, want string) {
 		t.Helper()
-		if got := c.String(); got != want {
-			t.Errorf("%+v is %q, want %q", c, got, want)
-		}
+		must.Equal(t, c.String(), want, "%+v", c)
 		if got, ok := ParseCode(want); !ok || got.String() != want {
 			t.Errorf("ParseCode(%q) = %+v, %v", want, got, ok)
 		}
@@ -25,7 +25,5 @@ func TestCode(t *testing.T) {
 		}
 	}
 	ev := Event{Kind: Request, Code: Code{strings.Repeat("目", 100), 4321, "f"}.String()}
-	if v := ev.Encode()[HeaderCode][0]; !strings.Contains(v, ":4321") {
-		t.Errorf("the line is truncated: %s", v)
-	}
+	must.Contain(t, ev.Encode()[HeaderCode][0], ":4321", "the truncated place")
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // lines formats a header for the fuzzer as lines "key:value".
@@ -43,13 +45,9 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("the body was copied or changed")
 		}
 		second, err := Decode(first.Subject(), first.Encode(), body)
-		if err != nil {
-			t.Fatalf("decode an encoded event: %v", err)
-		}
+		must.Do(t, err, "decode an encoded event")
 		third, err := Decode(second.Subject(), second.Encode(), body)
-		if err != nil {
-			t.Fatalf("decode a re-encoded event: %v", err)
-		}
+		must.Do(t, err, "decode a re-encoded event")
 		if !reflect.DeepEqual(third, second) {
 			t.Fatalf("encoding is not stable: %+v, then %+v", second, third)
 		}
@@ -121,9 +119,7 @@ func BenchmarkDecode(b *testing.B) {
 	subject, h := e.Subject(), e.Encode()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Decode(subject, h, e.Body); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, must.Err(Decode(subject, h, e.Body)))
 	}
 }
 

@@ -47,13 +47,10 @@ func TestQueryAndStub(t *testing.T) {
 	}
 	for m := range e.Messages(PartBytes) {
 		h := m.Encode()
-		if h[HeaderURL][0] != "https://api/v1/chat/completions" {
-			t.Errorf("URL %s, want no query", h[HeaderURL])
-		}
+		must.Equal(t, h[HeaderURL][0], "https://api/v1/chat/completions", "URL without a query")
 		h[HeaderURL] = []string{e.URL} // a hook that sends the query
-		got, err := Decode(m.Subject(), h, m.Body)
-		if err != nil || got.URL != "https://api/v1/chat/completions" || got.BodyBytes != 20<<20 || got.Parts != 1 {
-			t.Errorf("%+v, %v", got, err)
+		if got := must.Get(Decode(m.Subject(), h, m.Body))(t); got.URL != "https://api/v1/chat/completions" || got.BodyBytes != 20<<20 || got.Parts != 1 {
+			t.Error(got)
 		}
 	}
 	e.Capture = CaptureFull // only a stub may be shorter than its BodyBytes

@@ -1,11 +1,15 @@
-// Package must has the checks that most tests repeat.
+// Package must has the checks, and the ways to run and to wait, that most tests repeat.
 package must
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // Do ends the test if err is not nil. What failed is optional.
@@ -25,6 +29,15 @@ func Get[T any](v T, err error) func(testing.TB) T {
 		}
 		return v
 	}
+}
+
+// JSON returns the value of a JSON text, and ends the test if it has none of this type.
+func JSON[T any](t testing.TB, text []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatalf("%v in %.2000s", err, text)
+	}
+	return v
 }
 
 // Agree fails the test with diff, a result of cmp.Diff(want, got), unless it is empty; the test continues. The name of what differs is optional.
@@ -75,6 +88,36 @@ func Is(t testing.TB, err, target error, what ...any) {
 		t.Helper()
 		t.Errorf("%sgot error %v, want %v", fmt.Sprintln(what...), err, target)
 	}
+}
+
+// Wait waits until ok returns true, which it calls every 5 ms, and ends the test after 5 minutes, with what should be and with the state at the end, if given.
+func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			failed := []any{"not within 5 minutes:", what}
+			for _, s := range state {
+				failed = append(failed, s())
+			}
+			t.Fatal(failed...)
+		}
+	}
+}
+
+// Run runs a blocking call, such as that of an engine, in the background. It is ended by stop, and by the end of the test.
+func Run(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // Err returns the error of a call that also returns a value.

@@ -1,11 +1,13 @@
 package must_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -17,8 +19,10 @@ type recorder struct {
 	fatal, failed []any
 }
 
-func (r *recorder) Helper()           {}
-func (r *recorder) Fatal(args ...any) { r.fatal = args }
+func (r *recorder) Helper()                           {}
+func (r *recorder) Fatal(args ...any)                 { r.fatal = args }
+func (r *recorder) Fatalf(format string, args ...any) { r.fatal = []any{fmt.Sprintf(format, args...)} }
+
 func (r *recorder) Errorf(format string, args ...any) {
 	r.failed = append(r.failed, fmt.Sprintf(format, args...))
 }
@@ -42,6 +46,41 @@ func TestErrors(t *testing.T) {
 	if must.Get(strconv.Atoi("x"))(r); len(r.fatal) != 1 || !errors.Is(r.fatal[0].(error), strconv.ErrSyntax) {
 		t.Errorf("Get ended the test with %v", r.fatal)
 	}
+}
+
+func TestRun(t *testing.T) {
+	r := &recorder{TB: t}
+	stop := must.Run(r, func(ctx context.Context) error { <-ctx.Done(); return errors.New("not closed") })
+	stop()
+	stop()
+	if r.fatal != nil || len(r.failed) != 1 || fmt.Sprint(r.failed) != "[not closed]" {
+		t.Errorf("Run failed the test with %q, and ended it with %v", r.failed, r.fatal)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	r := &recorder{TB: t}
+	if v := must.JSON[struct{ A []int }](r, []byte(`{"a":[1,2]}`)); len(v.A) != 2 || r.fatal != nil {
+		t.Errorf("got %v and %v", v, r.fatal)
+	}
+	must.JSON[int](r, []byte(`"x"`))
+	if len(r.fatal) != 1 || fmt.Sprint(r.fatal) != `[json: cannot unmarshal string into Go value of type int in "x"]` {
+		t.Errorf("JSON ended the test with %v", r.fatal)
+	}
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, start, calls := &recorder{TB: t}, time.Now(), 0
+		must.Wait(r, "a minute", func() bool { return time.Since(start) > time.Minute })
+		if r.fatal != nil || time.Since(start) > 61*time.Second {
+			t.Errorf("waited for %v, and ended the test with %v", time.Since(start), r.fatal)
+		}
+		must.Wait(r, "never", func() bool { calls++; return r.fatal != nil }, func() any { return calls })
+		if waited := time.Since(start); waited < 6*time.Minute || waited > 7*time.Minute || fmt.Sprint(r.fatal) != "[not within 5 minutes: never 60002]" {
+			t.Errorf("waited for %v, and ended the test with %v", waited, r.fatal)
+		}
+	})
 }
 
 func TestAgree(t *testing.T) {

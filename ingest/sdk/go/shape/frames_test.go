@@ -46,9 +46,7 @@ func unframe(t testing.TB, s string) string {
 	var out strings.Builder
 	for b := []byte(s); len(b) > 0; {
 		f, n, err := eventstream.Next(b)
-		if err != nil {
-			t.Fatalf("%v: %q", err, b)
-		}
+		must.Do(t, err, string(b))
 		for rest := f.Headers; len(rest) > 0; {
 			h, ok := eventstream.NextHeader(rest)
 			if !ok {

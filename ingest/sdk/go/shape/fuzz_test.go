@@ -49,9 +49,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		check(t, tables()[dialect].request, body, once)
 		twice := s.Request(dialect, once, noLimit)
-		if a, b := skeleton(decoded(t, once)), skeleton(decoded(t, twice)); a != b {
-			t.Errorf("%s\nshaped   %s\nand then %s\n%s\n%s", body, once, twice, a, b)
-		}
+		must.Equal(t, skeleton(decoded(t, once)), skeleton(decoded(t, twice)), "skeletons of %s\nshaped   %s\nand then %s", body, once, twice)
 	})
 }
 
@@ -116,9 +114,7 @@ func check(t *testing.T, root *node, body, shaped []byte) {
 	if w == nil {
 		t.Fatalf("the shape of %s is not JSON: %s", body, shaped)
 	}
-	if a, b := kindsOf(v), kindsOf(w); a != b {
-		t.Errorf("kinds of %s and of its shape %s differ:\n%s\n%s", body, shaped, a, b)
-	}
+	must.Equal(t, kindsOf(v), kindsOf(w), "kinds of %s and of its shape %s", body, shaped)
 	if members(v) != keys(body) {
 		return // v has only the last of duplicate members; the texts of the others may be kept
 	}

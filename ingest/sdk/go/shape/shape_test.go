@@ -1,7 +1,6 @@
 package shape
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -46,9 +45,7 @@ func response(d wire.Dialect, body string) string {
 
 func TestCopies(t *testing.T) {
 	b := must.Get(os.ReadFile("../../testdata/shape_paths.json"))(t)
-	if !bytes.Equal(b, pathsJSON) {
-		t.Error("shape_paths.json differs from ingest/sdk/testdata/shape_paths.json, run go generate in ingest/sdk/go/shape")
-	}
+	must.Equal(t, string(b), string(pathsJSON), "shape_paths.json and ingest/sdk/testdata/shape_paths.json; run go generate in ingest/sdk/go/shape")
 	for _, d := range dialects {
 		if tables()[d] == nil {
 			t.Errorf("shape_paths.json has no dialect %s", d)
@@ -144,9 +141,7 @@ func TestArguments(t *testing.T) {
 	f(deep(2000), deep(1025))
 	// An object is shaped like a string with the object.
 	got := request(wire.Anthropic, `{"messages":[{"content":[{"type":"tool_use","input":{"b":"1","a":{"d":2,"c":[]}}}]}]}`)
-	if want := `{"messages":[{"content":[{"type":"tool_use","input":` + object(m("b", s("1")), m("a", object(m("d", "0"), m("c", "[]")))) + `}]}]}`; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
-	}
+	must.Equal(t, got, `{"messages":[{"content":[{"type":"tool_use","input":`+object(m("b", s("1")), m("a", object(m("d", "0"), m("c", "[]"))))+`}]}]}`, "shape")
 }
 
 // A key determines the hashes; the cache of short texts does not change them.
@@ -179,9 +174,7 @@ func TestLimit(t *testing.T) {
 // The text of an error inside a 200 is kept up to 4 KiB, in whole characters.
 func TestErrorText(t *testing.T) {
 	got := response(wire.OpenAIChat, `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"secret"}}`)
-	if want := `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"` + h("secret") + `"}}`; got != want {
-		t.Errorf("got %s", got)
-	}
+	must.Equal(t, got, `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"`+h("secret")+`"}}`, "shape")
 	long := strings.Repeat("é\\n", 5000)
 	var e struct{ Error struct{ Message string } }
 	if err := json.Unmarshal([]byte(response(wire.OpenAIChat, `{"error":{"message":"`+long+`"}}`)), &e); err != nil || len(e.Error.Message) < 3000 || strings.ContainsRune(e.Error.Message, '\uFFFD') {
@@ -218,9 +211,7 @@ func TestGolden(t *testing.T) {
 			must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 		}
 		want := must.Get(os.ReadFile(golden))(t)
-		if got != string(want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
-		}
+		must.Equal(t, got, string(want), "%s", file)
 	}
 }
 

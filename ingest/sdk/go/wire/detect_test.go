@@ -164,9 +164,8 @@ var urls = []struct {
 
 func TestDetectURL(t *testing.T) {
 	for _, u := range urls {
-		if got, _ := DetectURL(u.url); got != u.want {
-			t.Errorf("%s: %+v, want %+v", u.url, got, u.want)
-		}
+		got, _ := DetectURL(u.url)
+		must.Equal(t, got, u.want, "%s", u.url)
 	}
 	seen := map[Dialect][]Variant{}
 	for _, u := range urls {
@@ -184,9 +183,7 @@ func TestDetectURL(t *testing.T) {
 func TestWithModel(t *testing.T) {
 	f := func(v Variant, model string, want Variant) {
 		t.Helper()
-		if got := (Target{Dialect: OpenAIChat, Variant: v}).WithModel(model); got != (Target{Dialect: OpenAIChat, Variant: want, Model: model}) {
-			t.Errorf("%s %s: %+v, want %s", v, model, got, want)
-		}
+		must.Equal(t, (Target{Dialect: OpenAIChat, Variant: v}).WithModel(model), Target{Dialect: OpenAIChat, Variant: want, Model: model}, "%s %s", v, model)
 	}
 	f(GeminiOpenAI, "gemini-3-pro", GeminiOpenAI)
 	f(GeminiOpenAI, "google/gemini-3-pro", GeminiOpenAI)
@@ -331,9 +328,7 @@ func TestLooksLikeCall(t *testing.T) {
 	f(Other, "/converse", "")
 	f(Other, "/model/own/invoke", "")
 	f(Other, "", "")
-	if n := testing.AllocsPerRun(10, func() { LooksLikeCall("/v1/models/gemini-3-pro:generateContent", "") }); n != 0 {
-		t.Errorf("%g allocations", n)
-	}
+	must.Equal(t, testing.AllocsPerRun(10, func() { LooksLikeCall("/v1/models/gemini-3-pro:generateContent", "") }), 0, "allocations")
 }
 
 func TestKnownHost(t *testing.T) {

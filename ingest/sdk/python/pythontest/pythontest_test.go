@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -13,9 +14,7 @@ func TestInterpreter(t *testing.T) {
 	slowtest.Skip(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	python := Interpreter(t, "iniconfig")
-	if again := Interpreter(t, "iniconfig"); again != python {
-		t.Errorf("%s, then %s", python, again)
-	}
+	must.Equal(t, Interpreter(t, "iniconfig"), python, "the interpreter, asked again")
 	out, err := exec.CommandContext(t.Context(), python, "-c", "import iniconfig, sys; print(sys.prefix)").CombinedOutput()
 	if prefix := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(python, prefix+"/") {
 		t.Errorf("%s printed %s: %v", python, prefix, err)

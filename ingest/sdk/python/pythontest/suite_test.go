@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -97,10 +98,7 @@ func TestPythonPackage(t *testing.T) {
 		if err != nil || len(paths) != 1 {
 			t.Fatalf("%q, %v", paths, err)
 		}
-		files, err := list(paths[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(list(paths[0]))(t)
 		inside := map[string]bool{}
 		for _, f := range files {
 			_, module, ok := strings.Cut("/"+f, "/llmtap/")

@@ -69,12 +69,7 @@ func TestGoHook(t *testing.T) {
 	})
 	slices.Sort(table[1:])
 	t.Log("\n" + strings.Join(table, "\n"))
-	for limit := time.Now().Add(10 * time.Second); hook.Stats().Open > 0 && time.Now().Before(limit); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if s := hook.Stats(); s.Open > 0 {
-		t.Errorf("%d calls are open", s.Open)
-	}
+	must.Wait(t, "no call is open", func() bool { return hook.Stats().Open == 0 })
 }
 
 // wrapped is a transport of an unknown type.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // TestTypeScriptHook builds the TypeScript hook and runs its tests.
@@ -21,9 +23,7 @@ func TestTypeScriptHook(t *testing.T) {
 	Watch(t, "../test")
 	Watch(t, "../../testdata")
 	helper := filepath.Join(t.TempDir(), "testhelper")
-	if err := run(t, ".", "go", "build", "-o", helper, "../../testhelper"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t, ".", "go", "build", "-o", helper, "../../testhelper"))
 	files, err := filepath.Glob("../test/*.test.cjs")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no tests: %v", err)
@@ -33,9 +33,8 @@ func TestTypeScriptHook(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), "node", "--test", file)
 			cmd.Env = append(os.Environ(), "LLMTAP_PACKAGE="+hook, "LLMTAP_TESTHELPER="+helper)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
+			out, err := cmd.CombinedOutput()
+			must.Do(t, err, string(out))
 		})
 	}
 }
@@ -48,9 +47,7 @@ func TestTypeScriptPackage(t *testing.T) {
 	}
 	hook, dir := Hook(t), t.TempDir()
 	out, err := exec.CommandContext(t.Context(), "npm", "pack", "--json", "--ignore-scripts", "--pack-destination", dir, hook).Output() // it is built
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var packed []struct {
 		Filename string
 		Files    []struct{ Path string }
@@ -81,22 +78,16 @@ if (hookOf().automatic || hookOf().config.service !== "own") process.exit(2);
 process.exit(0);`,
 		"cjs.cjs": `if (typeof require("llmtap").instrument !== "function") process.exit(1)`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if err := run(t, dir, "npm", "install", "--no-audit", "--no-fund", "./"+packed[0].Filename); err != nil {
 		giveUp(t, err)
 	}
 	for _, args := range [][]string{{"esm.mjs"}, {"cjs.cjs"}, {"--require", "llmtap/register", "own.cjs"}, {"--require=./node_modules/llmtap/dist/register.js", "own.cjs"}} {
-		if err := run(t, dir, "node", args...); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, run(t, dir, "node", args...))
 	}
 	// Node.js 18 before 18.18 has no --import.
 	if err := run(t, dir, "node", "--import", "data:text/javascript,", "cjs.cjs"); err == nil {
-		if err := run(t, dir, "node", "--import", "llmtap/register", "own.cjs"); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, run(t, dir, "node", "--import", "llmtap/register", "own.cjs"))
 	}
 }

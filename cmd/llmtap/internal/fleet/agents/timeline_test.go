@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 	"github.com/llmtap/llmtap/ingest/slowtest"
 )
 
@@ -169,9 +170,7 @@ func TestEightDefects(t *testing.T) {
 			t.Helper()
 			tops := slices.DeleteFunc(w.slack.Messages(), func(m slack.Message) bool { return m.ThreadTS != "" })
 			for _, m := range tops {
-				if !strings.Contains(m.Text, says) {
-					t.Errorf("%s, a message says %q", when, m.Text)
-				}
+				must.Contain(t, m.Text, says, when)
 			}
 			if len(tops) != 8 || t.Failed() {
 				t.Fatalf("%s: %d messages\n%s", when, len(tops), w.log.text())

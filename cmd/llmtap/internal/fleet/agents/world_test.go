@@ -95,7 +95,7 @@ func (w *world) start() {
 		Store: w.store, Access: alerts.Access{ExternalURL: "https://llmtap.test"}, GroupBy: cfg.GroupBy, Problem: w.find, Client: &http.Client{Transport: local{w.slack}},
 	}))(w.t)
 	w.e = enginetest.New(w.t, cfg, engine.Options{Notifiers: []alerts.Notifier{w, list[0].Notifier}, Store: w.store, Decisions: w.choices})
-	w.stop = alertstest.Run(w.t, w.e.Run)
+	w.stop = must.Run(w.t, w.e.Run)
 }
 
 // restart replaces engine and notifier. The new engine reads the tallies of the last hour again.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 type row = map[string]any
@@ -29,10 +31,7 @@ func newProvider(t *testing.T, o Options) *provider {
 // begin looks up a request.
 func (p *provider) begin(account, model string, body row) *Call {
 	p.t.Helper()
-	raw, err := json.Marshal(body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(body))(p.t)
 	return p.call(Request{Key: account, Model: model, Body: raw})
 }
 
@@ -41,9 +40,7 @@ func (p *provider) want(why string, want Usage, body row) {
 	p.t.Helper()
 	c := p.begin("key", "model", body)
 	c.Answered(row{"role": "assistant", "content": say("answer", 400)})
-	if c.Usage != want {
-		p.t.Errorf("%s: %+v, want %+v", why, c.Usage, want)
-	}
+	must.Equal(p.t, c.Usage, want, "%s", why)
 	p.now = p.now.Add(time.Second)
 }
 
@@ -82,12 +79,8 @@ func TestOpenAI(t *testing.T) {
 	p.want("another effort", Usage{Prompt: 2218}, branch)
 	branch["tool_choice"] = "none"
 	p.want("which tools are allowed does not count", Usage{Prompt: 2218, Read: 2176}, branch)
-	if c := p.begin("other", "model", chatPrompt(1000, "a")); c.Read != 0 {
-		t.Error("another account reads")
-	}
-	if c := p.begin("key", "other", chatPrompt(1000, "a")); c.Read != 0 {
-		t.Error("another model reads")
-	}
+	must.Equal(t, p.begin("other", "model", chatPrompt(1000, "a")).Read, 0, "tokens that another account reads")
+	must.Equal(t, p.begin("key", "other", chatPrompt(1000, "a")).Read, 0, "tokens that another model reads")
 	keyed := chatPrompt(1000, "a")
 	keyed["prompt_cache_key"] = "k"
 	p.want("another key", Usage{Prompt: 1403}, keyed)
@@ -202,9 +195,7 @@ func TestAnthropic(t *testing.T) {
 	p.want("only what is held for an hour", Usage{Prompt: 6590, Read: 6590}, request(45, map[int]string{44: "5m"}, nil))
 	p.now = p.now.Add(2 * time.Hour)
 	p.want("too late", Usage{Prompt: 2204, Written: 2000}, request(2, nil, nil))
-	if c := p.begin("key", "claude-haiku-4-5", request(2, nil, nil)); c.Written != 0 {
-		t.Error("written below the minimum of the model")
-	}
+	must.Equal(t, p.begin("key", "claude-haiku-4-5", request(2, nil, nil)).Written, 0, "tokens written below the minimum of the model")
 }
 
 func TestGemini(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/promptcaching"
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // An answer reports what was read from the cache as the provider does, streamed or not, and nothing without a cache.
@@ -22,9 +23,7 @@ func TestCacheUsage(t *testing.T) {
 		}
 		h := New(Config{Cache: promptcaching.New(promptcaching.Options{})})
 		for _, want := range []string{first, second} {
-			if got := send(h); !strings.Contains(got, want) {
-				t.Errorf("%s: no %s in %s", path, want, got)
-			}
+			must.Contain(t, send(h), want, path)
 		}
 		if got := send(New(Config{})); strings.Contains(got, "cache") {
 			t.Errorf("%s: without a cache: %s", path, got)
@@ -57,13 +56,10 @@ func TestCachedContents(t *testing.T) {
 	}
 	name, _, _ := strings.Cut(after, `"`)
 	const ask = `{"contents":[{"role":"user","parts":[{"text":"what is it about?"}]}],"cachedContent":"`
-	if status, body = send("/models/gemini-2.5-flash:generateContent", ask+name+`"}`); !strings.Contains(body, `"cachedContentTokenCount":6001`) {
-		t.Errorf("%d %s", status, body)
-	}
-	if status, body = send("/models/gemini-2.5-flash:generateContent", ask+`cachedContents/none"}`); status != http.StatusForbidden {
-		t.Errorf("%d %s", status, body)
-	}
-	if status, body = send("/cachedContents", `{"model":"models/gemini-2.5-flash"}`); status != http.StatusBadRequest {
-		t.Errorf("%d %s", status, body)
-	}
+	status, body = send("/models/gemini-2.5-flash:generateContent", ask+name+`"}`)
+	must.Contain(t, body, `"cachedContentTokenCount":6001`, status)
+	status, body = send("/models/gemini-2.5-flash:generateContent", ask+`cachedContents/none"}`)
+	must.Equal(t, status, http.StatusForbidden, "%s", body)
+	status, body = send("/cachedContents", `{"model":"models/gemini-2.5-flash"}`)
+	must.Equal(t, status, http.StatusBadRequest, "%s", body)
 }

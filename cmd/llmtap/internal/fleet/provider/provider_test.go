@@ -117,14 +117,12 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		for _, path := range []string{OpenAIPath, DeepSeekPath} {
-			if status, body := post(t, path, string(ex.Fixed.Messages)); status != 200 {
-				t.Errorf("%s: %s: status %d for the valid history: %s", path, ex.Rule, status, body)
-			}
+			status, body := post(t, path, string(ex.Fixed.Messages))
+			must.Equal(t, status, 200, "%s: %s: status for the valid history: %s", path, ex.Rule, body)
 			if slices.Contains(enforced, ex.Rule) {
 				checked++
-				if status, _ := post(t, path, string(ex.Violating.Messages)); status != 400 {
-					t.Errorf("%s: %s: status %d for the invalid history", path, ex.Rule, status)
-				}
+				status, _ := post(t, path, string(ex.Violating.Messages))
+				must.Equal(t, status, 400, "%s: %s: status for the invalid history", path, ex.Rule)
 			}
 		}
 	}
@@ -157,16 +155,14 @@ func TestUnknownPath(t *testing.T) {
 func TestRecordedBodies(t *testing.T) {
 	recorded := make(map[string]string)
 	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
-		var e struct{ ID, Body string }
-		must.Do(t, json.Unmarshal(line, &e))
+		e := must.JSON[struct{ ID, Body string }](t, line)
 		recorded[e.ID] = e.Body
 	})
 	const user = `{"role":"user","content":"q"}`
 	f := func(id, path, messages string) {
 		t.Helper()
-		if _, got := post(t, path, messages); got != recorded[id] {
-			t.Errorf("%s: got\n%s\nwant\n%s", id, got, recorded[id])
-		}
+		_, got := post(t, path, messages)
+		must.Equal(t, got, recorded[id], "%s", id)
 	}
 	f("openai-086", OpenAIPath, `[`+user+`,{"role":"tool","tool_call_id":"c","content":""}]`)
 	f("openai-027", OpenAIPath, `[`+user+`,`+user+`,{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":{}}}]}]`)

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/sdk/go/must"
 )
 
 // The task determines tools, arguments and the number of parallel calls.
@@ -25,9 +27,7 @@ func TestSteps(t *testing.T) {
 		for _, c := range a.Choices[0].Message.ToolCalls {
 			got = append(got, c.Function.Name+" "+c.Function.Arguments)
 		}
-		if strings.Join(got, "; ") != strings.Join(want, "; ") {
-			t.Errorf("%s %q: calls %q, want %q", parallel, task, got, want)
-		}
+		must.Equal(t, strings.Join(got, "; "), strings.Join(want, "; "), "%s %q: calls", parallel, task)
 	}
 	const task = "Do it:\n- read {\"path\": \"a.go\"}\n- write it\n- read {broken\n- read {}\n- write {\"path\": \"b.go\"}"
 	f(`"parallel_tool_calls":false,`, task, `read {"path": "a.go"}`)
@@ -59,9 +59,7 @@ func TestStepsInBlocks(t *testing.T) {
 				got = append(got, b.Name+" "+string(b.Input))
 			}
 		}
-		if strings.Join(got, "; ") != strings.Join(want, "; ") {
-			t.Errorf("%s %s: calls %q, want %q", choice, messages, got, want)
-		}
+		must.Equal(t, strings.Join(got, "; "), strings.Join(want, "; "), "%s %s: calls", choice, messages)
 	}
 	const one, all = `"tool_choice":{"type":"auto","disable_parallel_tool_use":true},`, `"tool_choice":{"type":"auto","disable_parallel_tool_use":false},`
 	const task = `{"role":"user","content":[{"type":"text","text":"Do it:\n- read {\"path\":\"a.go\"}\n- write {}"}]}`

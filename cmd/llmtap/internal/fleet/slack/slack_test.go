@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -71,9 +72,8 @@ func TestRefusals(t *testing.T) {
 	_, stranger := start(t, "secret")
 	f := func(c *api.Client, channel, want string, options ...api.MsgOption) {
 		t.Helper()
-		if _, _, err := c.PostMessageContext(t.Context(), channel, options...); err == nil || err.Error() != want {
-			t.Errorf("error %v, want %s", err, want)
-		}
+		_, _, err := c.PostMessageContext(t.Context(), channel, options...)
+		must.Equal(t, fmt.Sprint(err), want, "error")
 	}
 	text := api.MsgOptionText("x", false)
 	f(stranger, "alerts", "invalid_auth", text)
@@ -83,12 +83,9 @@ func TestRefusals(t *testing.T) {
 	f(c, "alerts", "invalid_blocks", api.MsgOptionBlocks(section(strings.Repeat("x", 3001))))
 	f(c, "alerts", "invalid_blocks", api.MsgOptionBlocks(api.NewHeaderBlock(api.NewTextBlockObject(api.PlainTextType, strings.Repeat("x", 151), false, false))))
 	f(c, "alerts", "invalid_blocks", api.MsgOptionBlocks(&api.ContainerBlock{Type: "container", ChildBlocks: api.Blocks{BlockSet: []api.Block{section("no title")}}}))
-	if _, _, _, err := c.UpdateMessageContext(t.Context(), "alerts", "1.1", text); err == nil || err.Error() != "message_not_found" {
-		t.Errorf("error %v", err)
-	}
-	if _, err := c.GetTeamInfoContext(t.Context()); err == nil || err.Error() != "unknown_method" {
-		t.Errorf("error %v", err)
-	}
+	_, _, _, err := c.UpdateMessageContext(t.Context(), "alerts", "1.1", text)
+	must.Equal(t, fmt.Sprint(err), "message_not_found", "error")
+	must.Equal(t, fmt.Sprint(must.Err(c.GetTeamInfoContext(t.Context()))), "unknown_method", "error")
 }
 
 func TestText(t *testing.T) {

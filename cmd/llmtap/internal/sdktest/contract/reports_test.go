@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
+	"github.com/llmtap/llmtap/ingest/sdk/go/testnet"
 )
 
 // An agent is a process with the hook of one language. It makes calls and exits as soon as the hook has logged the
@@ -41,7 +41,7 @@ func agents(t *testing.T, hosts string) map[string]agent {
 
 // goAgent runs in this process.
 func goAgent(t *testing.T, natsURL, url string, calls int, until string) (string, int) {
-	log := new(logBuffer)
+	log := new(testnet.Buffer)
 	cfg := llmtap.Config{URL: natsURL, Service: service, Logger: slog.New(slog.NewTextHandler(log, nil)), FlushTimeout: 20 * time.Second}
 	if until != "" {
 		cfg.FlushTimeout = 200 * time.Millisecond
@@ -82,24 +82,6 @@ func transport() (env []string) {
 		}
 	}
 	return env
-}
-
-// A logBuffer is safe for concurrent use.
-type logBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // startChat runs a provider at an unknown host.

@@ -135,9 +135,7 @@ func TestMessagesBad(t *testing.T) {
 		if !errors.Is(err, ErrFrame) || len(got) != 2*i/len(body) {
 			t.Errorf("byte %d of %d changed: %d messages, %v", i, len(body), len(got), err)
 		}
-		if start := i >= 12; HasFrame(bad) != start {
-			t.Errorf("byte %d of %d changed: starts with a frame: %v", i, len(body), !start)
-		}
+		must.Equal(t, HasFrame(bad), i >= 12, "byte %d of %d changed: HasFrame", i, len(body))
 	}
 	// Inconsistent lengths under a right checksum.
 	f := func(total, headers uint32) {

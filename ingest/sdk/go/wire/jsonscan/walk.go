@@ -51,3 +51,24 @@ func Members(b []byte) iter.Seq2[[]byte, []byte] {
 		}
 	}
 }
+
+// Elements yields the offsets and the raw elements of a JSON array, as far as it is one. An element that does not end is the rest of b.
+func Elements(b []byte) iter.Seq2[int, []byte] {
+	return func(yield func(i int, v []byte) bool) {
+		i := Space(b, 0)
+		if i >= len(b) || b[i] != '[' {
+			return
+		}
+		for more := true; more; more = i < len(b) && b[i] == ',' {
+			start := Space(b, i+1)
+			end := End(b, start)
+			if end < start {
+				end = len(b)
+			}
+			if end == start || !yield(start, b[start:end:end]) {
+				return
+			}
+			i = Space(b, end)
+		}
+	}
+}

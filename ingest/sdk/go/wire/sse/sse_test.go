@@ -57,9 +57,7 @@ func TestEventsLeaveBody(t *testing.T) {
 	before := bytes.Clone(body)
 	for range Events(body) {
 	}
-	if !bytes.Equal(body, before) {
-		t.Errorf("body changed to %q", body)
-	}
+	must.Equal(t, string(body), string(before), "body")
 }
 
 func TestIsStream(t *testing.T) {
