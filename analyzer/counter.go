@@ -77,6 +77,7 @@ const (
 
 // A count is the increment of a series.
 type count struct {
+	series   series
 	n        uint64
 	measured *Measured // of MetricCalls; nil if nothing was measured
 	reusable uint64    // of MetricCalls: what MetricCacheReusable counts
@@ -93,6 +94,7 @@ type counter struct {
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
 	counts   map[series]*count
+	all      []*count // values of counts; elements beyond its length are reused
 	cached   int // of these, the ones with reusable tokens
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
@@ -345,11 +347,21 @@ func (c *counter) add(s series, n, minSeq uint64, now time.Time) (series, *count
 		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
 	if x == nil {
-		x = new(count)
+		x = c.newCount(s)
 		c.counts[s] = x
 	}
 	x.n += n
 	return s, x
+}
+
+// newCount appends a count of s to c.all.
+func (c *counter) newCount(s series) *count {
+	n := len(c.all)
+	if c.all = slices.Grow(c.all, 1)[:n+1]; c.all[n] == nil {
+		c.all[n] = new(count)
+	}
+	*c.all[n] = count{series: s}
+	return c.all[n]
 }
 
 // folded returns s with the value "other" for each non-empty label from service to tool.
@@ -401,11 +413,11 @@ func compareExamples(a, b *Example) int {
 		cmp.Compare(a.Message, b.Message), cmp.Compare(a.Summary, b.Summary), cmp.Compare(a.Labels["root_cause"], b.Labels["root_cause"]))
 }
 
-// reusable appends the counts of MetricCacheReusable to counts, in the order of the series all.
-func (c *counter) reusable(counts []Count, all []series) []Count {
-	for i := range all {
-		if n := c.counts[all[i]]; n.reusable > 0 {
-			counts = append(counts, Count{Metric: MetricCacheReusable, Labels: all[i].labels(), N: n.reusable})
+// reusable appends the counts of MetricCacheReusable to counts, in the order of all.
+func reusable(counts []Count, all []*count) []Count {
+	for _, n := range all {
+		if n.reusable > 0 {
+			counts = append(counts, Count{Metric: MetricCacheReusable, Labels: n.series.labels(), N: n.reusable})
 		}
 	}
 	return counts
@@ -414,24 +426,19 @@ func (c *counter) reusable(counts []Count, all []series) []Count {
 // take closes the second with counts and returns its tally.
 func (c *counter) take() Tally {
 	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts)+c.cached)}
-	all := make([]series, 0, len(c.counts))
-	for s := range c.counts {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
-	reusable := -1 // index of the next count of MetricCacheReusable, which share their labels with calls and precede them in the order
-	for i := range all {
-		n := c.counts[all[i]]
-		if reusable < 0 && all[i][labelMetric] >= MetricCalls {
-			reusable = len(t.Counts)
-			t.Counts = c.reusable(t.Counts, all[i:])
+	slices.SortFunc(c.all, func(a, b *count) int { return slices.Compare(a.series[:], b.series[:]) })
+	shared := -1 // index of the next count of MetricCacheReusable, which share their labels with calls and precede them in the order
+	for i, n := range c.all {
+		x := Count{Metric: n.series[labelMetric], N: n.n, Measured: n.measured}
+		if shared < 0 && x.Metric >= MetricCalls {
+			shared = len(t.Counts)
+			t.Counts = reusable(t.Counts, c.all[i:])
 		}
-		x := Count{Metric: all[i][labelMetric], N: n.n, Measured: n.measured}
 		if n.reusable > 0 {
-			x.Labels = t.Counts[reusable].Labels
-			reusable++
+			x.Labels = t.Counts[shared].Labels
+			shared++
 		} else {
-			x.Labels = all[i].labels()
+			x.Labels = n.series.labels()
 		}
 		t.Counts = append(t.Counts, x)
 	}
@@ -443,6 +450,7 @@ func (c *counter) take() Tally {
 	t.RateLimits, c.limits, c.limitBytes = c.limits, nil, 0
 	clear(c.counts)
 	clear(c.examples)
+	c.all = c.all[:0]
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes, c.cached = c.second, 0, 0, 0, 0
 	return t
 }
