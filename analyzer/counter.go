@@ -198,7 +198,7 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 		}
 	}
 	c.rateLimits(&s, p.limits, now)
-	s, n := c.add(s, 1, minSeq, now)
+	n := c.add(&s, 1, minSeq, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
 		c.cache(p, s, n, broken, minSeq, now)
@@ -206,18 +206,18 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	if metric == MetricCalls && odds[e.Ended].summary != "" {
 		odd := s
 		odd[labelMetric], odd[labelEnded] = MetricOdd, e.Ended
-		odd, _ = c.add(odd, 1, minSeq, now)
+		c.add(&odd, 1, minSeq, now)
 		c.example(&odd, func() Example { return oddExample(p) }, maxExamples/2, maxExampleBytes/2)
 	}
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
 	s[labelMetric], s[labelStatus], s[labelCause], s[labelRootCause] = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
-	s, _ = c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 	if isNew {
 		first := s
 		first[labelMetric] = MetricNew
-		c.add(first, 1, minSeq, now)
+		c.add(&first, 1, minSeq, now)
 	}
 	c.example(&s, ex, maxExamples, maxExampleBytes)
 	c.hit(&s, e.Labels.User)
@@ -226,15 +226,15 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 // reply counts the reply to call, which is new in the request of p. s has the labels of p.
 func (c *counter) reply(p *pending, s series, call *session.Call, minSeq uint64, now time.Time) {
 	s[labelMetric], s[labelTool] = MetricToolReplies, c.limited(labelTool, call.Name)
-	s, _ = c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 	if p.loop != nil {
 		s := s
 		s[labelMetric] = MetricRepeated
-		c.add(s, 1, minSeq, now)
+		c.add(&s, 1, minSeq, now)
 	}
 	if call.ReplyError != "" {
 		s[labelMetric], s[labelConfidence] = MetricToolErrors, call.ReplyError
-		s, _ = c.add(s, 1, minSeq, now)
+		c.add(&s, 1, minSeq, now)
 		c.example(&s, func() Example { return toolErrorExample(p, call) }, maxExamples/2, maxExampleBytes/2)
 	}
 }
@@ -255,14 +255,14 @@ func (c *counter) cache(p *pending, s series, calls *count, broken *signals.Fail
 		return
 	}
 	s[labelMetric], s[labelReason] = MetricCacheMissed, v.Reason
-	s, _ = c.add(s, uint64(v.Missed), minSeq, now)
+	c.add(&s, uint64(v.Missed), minSeq, now)
 	if loss := p.cacheLoss(c.prices); loss > 0 {
 		s[labelMetric] = MetricCacheLoss
-		s, _ = c.add(s, loss, minSeq, now)
+		c.add(&s, loss, minSeq, now)
 	}
 	if broken != nil {
 		s[labelMetric] = MetricCacheBroken
-		s, _ = c.add(s, 1, minSeq, now)
+		c.add(&s, 1, minSeq, now)
 		c.example(&s, func() Example { return cacheExample(p, broken) }, maxExamples/2, maxExampleBytes/2)
 	}
 }
@@ -305,7 +305,7 @@ func (c *counter) example(s *series, build func() Example, n, bytes int) {
 func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now time.Time) {
 	s := c.base(MetricFindings, &f.Labels, f.Provider, f.Model, now)
 	s[labelRule], s[labelSeverity], s[labelCause], s[labelRootCause] = f.Rule, string(f.Severity), about.Cause, cmp.Or(f.RootCause, about.RootCause)
-	s, _ = c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 	c.example(&s, func() Example { return findingExample(f, about, now) }, maxExamples/2, maxExampleBytes/2)
 	c.hit(&s, f.Labels.User)
 }
@@ -313,7 +313,8 @@ func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now
 // process counts n dropped exchanges or lost events of a process.
 func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.Time) {
 	if n > 0 {
-		c.add(c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now), n, minSeq, now)
+		s := c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now)
+		c.add(&s, n, minSeq, now)
 	}
 }
 
@@ -321,57 +322,57 @@ func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.
 func (c *counter) uncaptured(l *event.Labels, transport string, n, minSeq uint64, now time.Time) {
 	s := c.base(MetricUncaptured, &event.Labels{Service: l.Service, Environment: l.Environment}, "", "", now)
 	s[labelTransport] = transport
-	c.add(s, n, minSeq, now)
+	c.add(&s, n, minSeq, now)
 }
 
 // textsDropped counts a call whose texts are not stored.
 func (c *counter) textsDropped(e *Exchange, minSeq uint64, now time.Time) {
 	s := c.base(MetricTextsDropped, &event.Labels{Service: e.Labels.Service, Environment: e.Labels.Environment}, "", "", now)
 	s[labelReason] = e.TextsDropped.String()
-	c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 }
 
-// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series and its count.
-func (c *counter) add(s series, n, minSeq uint64, now time.Time) (series, *count) {
+// add adds n to the count of s, which it folds if the second has too many series, and returns the count.
+func (c *counter) add(s *series, n, minSeq uint64, now time.Time) *count {
 	if len(c.counts) == 0 {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
 	}
 	c.minSeq = min(c.minSeq, minSeq)
-	x := c.counts[s]
+	x := c.counts[*s]
 	if x == nil {
 		size := s.jsonBytes()
 		if c.countBytes+size > maxCountBytes {
-			s = s.folded()
-			x = c.counts[s]
+			s.fold()
+			x = c.counts[*s]
 		}
 		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
 	if x == nil {
 		x = c.newCount(s)
-		c.counts[s] = x
 	}
 	x.n += n
-	return s, x
+	return x
 }
 
-// newCount appends a count of s to c.all.
-func (c *counter) newCount(s series) *count {
+// newCount adds a count of s.
+func (c *counter) newCount(s *series) *count {
 	n := len(c.all)
 	if c.all = slices.Grow(c.all, 1)[:n+1]; c.all[n] == nil {
 		c.all[n] = new(count)
 	}
-	*c.all[n] = count{series: s}
-	return c.all[n]
+	x := c.all[n]
+	*x = count{series: *s}
+	c.counts[*s] = x
+	return x
 }
 
-// folded returns s with the value "other" for each non-empty label from service to tool.
-func (s series) folded() series {
+// fold sets the non-empty labels of s from service to tool to "other".
+func (s *series) fold() {
 	for i := labelService; i <= labelTool; i++ {
 		if s[i] != "" {
 			s[i] = other
 		}
 	}
-	return s
 }
 
 // jsonBytes returns the approximate JSON size of a count of s.
