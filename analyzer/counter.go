@@ -95,7 +95,7 @@ type counter struct {
 	second   int64 // the second to which counts belong
 	counts   map[series]*count
 	all      []*count // values of counts; elements beyond its length are reused
-	cached   int // of these, the ones with reusable tokens
+	cached   int      // of these, the ones with reusable tokens
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
 	limits   []RateLimit                 // sorted
