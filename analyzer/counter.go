@@ -77,6 +77,7 @@ const (
 
 // A count is the increment of a series.
 type count struct {
+	series   series
 	n        uint64
 	measured *Measured // of MetricCalls; nil if nothing was measured
 	reusable uint64    // of MetricCalls: what MetricCacheReusable counts
@@ -93,7 +94,8 @@ type counter struct {
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
 	counts   map[series]*count
-	cached   int // of these, the ones with reusable tokens
+	all      []*count // values of counts; elements beyond its length are reused
+	cached   int      // of these, the ones with reusable tokens
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
 	limits   []RateLimit                 // sorted
@@ -196,7 +198,7 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 		}
 	}
 	c.rateLimits(&s, p.limits, now)
-	s, n := c.add(s, 1, minSeq, now)
+	n := c.add(&s, 1, minSeq, now)
 	if metric == MetricCalls && measures(e) {
 		c.measure(n, p)
 		c.cache(p, s, n, broken, minSeq, now)
@@ -204,18 +206,18 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	if metric == MetricCalls && odds[e.Ended].summary != "" {
 		odd := s
 		odd[labelMetric], odd[labelEnded] = MetricOdd, e.Ended
-		odd, _ = c.add(odd, 1, minSeq, now)
+		c.add(&odd, 1, minSeq, now)
 		c.example(&odd, func() Example { return oddExample(p) }, maxExamples/2, maxExampleBytes/2)
 	}
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
 	s[labelMetric], s[labelStatus], s[labelCause], s[labelRootCause] = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
-	s, _ = c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 	if isNew {
 		first := s
 		first[labelMetric] = MetricNew
-		c.add(first, 1, minSeq, now)
+		c.add(&first, 1, minSeq, now)
 	}
 	c.example(&s, ex, maxExamples, maxExampleBytes)
 	c.hit(&s, e.Labels.User)
@@ -224,15 +226,15 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 // reply counts the reply to call, which is new in the request of p. s has the labels of p.
 func (c *counter) reply(p *pending, s series, call *session.Call, minSeq uint64, now time.Time) {
 	s[labelMetric], s[labelTool] = MetricToolReplies, c.limited(labelTool, call.Name)
-	s, _ = c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 	if p.loop != nil {
 		s := s
 		s[labelMetric] = MetricRepeated
-		c.add(s, 1, minSeq, now)
+		c.add(&s, 1, minSeq, now)
 	}
 	if call.ReplyError != "" {
 		s[labelMetric], s[labelConfidence] = MetricToolErrors, call.ReplyError
-		s, _ = c.add(s, 1, minSeq, now)
+		c.add(&s, 1, minSeq, now)
 		c.example(&s, func() Example { return toolErrorExample(p, call) }, maxExamples/2, maxExampleBytes/2)
 	}
 }
@@ -253,14 +255,14 @@ func (c *counter) cache(p *pending, s series, calls *count, broken *signals.Fail
 		return
 	}
 	s[labelMetric], s[labelReason] = MetricCacheMissed, v.Reason
-	s, _ = c.add(s, uint64(v.Missed), minSeq, now)
+	c.add(&s, uint64(v.Missed), minSeq, now)
 	if loss := p.cacheLoss(c.prices); loss > 0 {
 		s[labelMetric] = MetricCacheLoss
-		s, _ = c.add(s, loss, minSeq, now)
+		c.add(&s, loss, minSeq, now)
 	}
 	if broken != nil {
 		s[labelMetric] = MetricCacheBroken
-		s, _ = c.add(s, 1, minSeq, now)
+		c.add(&s, 1, minSeq, now)
 		c.example(&s, func() Example { return cacheExample(p, broken) }, maxExamples/2, maxExampleBytes/2)
 	}
 }
@@ -303,7 +305,7 @@ func (c *counter) example(s *series, build func() Example, n, bytes int) {
 func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now time.Time) {
 	s := c.base(MetricFindings, &f.Labels, f.Provider, f.Model, now)
 	s[labelRule], s[labelSeverity], s[labelCause], s[labelRootCause] = f.Rule, string(f.Severity), about.Cause, cmp.Or(f.RootCause, about.RootCause)
-	s, _ = c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 	c.example(&s, func() Example { return findingExample(f, about, now) }, maxExamples/2, maxExampleBytes/2)
 	c.hit(&s, f.Labels.User)
 }
@@ -311,7 +313,8 @@ func (c *counter) finding(f *Finding, about *signals.Failure, minSeq uint64, now
 // process counts n dropped exchanges or lost events of a process.
 func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.Time) {
 	if n > 0 {
-		c.add(c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now), n, minSeq, now)
+		s := c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now)
+		c.add(&s, n, minSeq, now)
 	}
 }
 
@@ -319,47 +322,57 @@ func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.
 func (c *counter) uncaptured(l *event.Labels, transport string, n, minSeq uint64, now time.Time) {
 	s := c.base(MetricUncaptured, &event.Labels{Service: l.Service, Environment: l.Environment}, "", "", now)
 	s[labelTransport] = transport
-	c.add(s, n, minSeq, now)
+	c.add(&s, n, minSeq, now)
 }
 
 // textsDropped counts a call whose texts are not stored.
 func (c *counter) textsDropped(e *Exchange, minSeq uint64, now time.Time) {
 	s := c.base(MetricTextsDropped, &event.Labels{Service: e.Labels.Service, Environment: e.Labels.Environment}, "", "", now)
 	s[labelReason] = e.TextsDropped.String()
-	c.add(s, 1, minSeq, now)
+	c.add(&s, 1, minSeq, now)
 }
 
-// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series and its count.
-func (c *counter) add(s series, n, minSeq uint64, now time.Time) (series, *count) {
+// add adds n to the count of s, which it folds if the second has too many series, and returns the count.
+func (c *counter) add(s *series, n, minSeq uint64, now time.Time) *count {
 	if len(c.counts) == 0 {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
 	}
 	c.minSeq = min(c.minSeq, minSeq)
-	x := c.counts[s]
+	x := c.counts[*s]
 	if x == nil {
 		size := s.jsonBytes()
 		if c.countBytes+size > maxCountBytes {
-			s = s.folded()
-			x = c.counts[s]
+			s.fold()
+			x = c.counts[*s]
 		}
 		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
 	if x == nil {
-		x = new(count)
-		c.counts[s] = x
+		x = c.newCount(s)
 	}
 	x.n += n
-	return s, x
+	return x
 }
 
-// folded returns s with the value "other" for each non-empty label from service to tool.
-func (s series) folded() series {
+// newCount adds a count of s.
+func (c *counter) newCount(s *series) *count {
+	n := len(c.all)
+	if c.all = slices.Grow(c.all, 1)[:n+1]; c.all[n] == nil {
+		c.all[n] = new(count)
+	}
+	x := c.all[n]
+	*x = count{series: *s}
+	c.counts[*s] = x
+	return x
+}
+
+// fold sets the non-empty labels of s from service to tool to "other".
+func (s *series) fold() {
 	for i := labelService; i <= labelTool; i++ {
 		if s[i] != "" {
 			s[i] = other
 		}
 	}
-	return s
 }
 
 // jsonBytes returns the approximate JSON size of a count of s.
@@ -401,11 +414,11 @@ func compareExamples(a, b *Example) int {
 		cmp.Compare(a.Message, b.Message), cmp.Compare(a.Summary, b.Summary), cmp.Compare(a.Labels["root_cause"], b.Labels["root_cause"]))
 }
 
-// reusable appends the counts of MetricCacheReusable to counts, in the order of the series all.
-func (c *counter) reusable(counts []Count, all []series) []Count {
-	for i := range all {
-		if n := c.counts[all[i]]; n.reusable > 0 {
-			counts = append(counts, Count{Metric: MetricCacheReusable, Labels: all[i].labels(), N: n.reusable})
+// reusable appends the counts of MetricCacheReusable to counts, in the order of all.
+func reusable(counts []Count, all []*count) []Count {
+	for _, n := range all {
+		if n.reusable > 0 {
+			counts = append(counts, Count{Metric: MetricCacheReusable, Labels: n.series.labels(), N: n.reusable})
 		}
 	}
 	return counts
@@ -414,24 +427,19 @@ func (c *counter) reusable(counts []Count, all []series) []Count {
 // take closes the second with counts and returns its tally.
 func (c *counter) take() Tally {
 	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts)+c.cached)}
-	all := make([]series, 0, len(c.counts))
-	for s := range c.counts {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
-	reusable := -1 // index of the next count of MetricCacheReusable, which share their labels with calls and precede them in the order
-	for i := range all {
-		n := c.counts[all[i]]
-		if reusable < 0 && all[i][labelMetric] >= MetricCalls {
-			reusable = len(t.Counts)
-			t.Counts = c.reusable(t.Counts, all[i:])
+	slices.SortFunc(c.all, func(a, b *count) int { return slices.Compare(a.series[:], b.series[:]) })
+	shared := -1 // index of the next count of MetricCacheReusable, which share their labels with calls and precede them in the order
+	for i, n := range c.all {
+		x := Count{Metric: n.series[labelMetric], N: n.n, Measured: n.measured}
+		if shared < 0 && x.Metric >= MetricCalls {
+			shared = len(t.Counts)
+			t.Counts = reusable(t.Counts, c.all[i:])
 		}
-		x := Count{Metric: all[i][labelMetric], N: n.n, Measured: n.measured}
 		if n.reusable > 0 {
-			x.Labels = t.Counts[reusable].Labels
-			reusable++
+			x.Labels = t.Counts[shared].Labels
+			shared++
 		} else {
-			x.Labels = all[i].labels()
+			x.Labels = n.series.labels()
 		}
 		t.Counts = append(t.Counts, x)
 	}
@@ -443,6 +451,7 @@ func (c *counter) take() Tally {
 	t.RateLimits, c.limits, c.limitBytes = c.limits, nil, 0
 	clear(c.counts)
 	clear(c.examples)
+	c.all = c.all[:0]
 	c.closed, c.minSeq, c.countBytes, c.exampleBytes, c.cached = c.second, 0, 0, 0, 0
 	return t
 }

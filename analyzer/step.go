@@ -45,26 +45,27 @@ func (s *step) deadLetter(reason string, ev *event.Event, at Position, err error
 	s.out.Dead = append(s.out.Dead, d)
 }
 
-// emitRow appends row, or replaces the row of the same id that an earlier event of its frame has emitted: what has one version is one
-// row. The rows of a message follow each other.
-func emitRow[R any](rows []R, row *R, key func(*R) (id string, version uint64)) []R {
-	id, version := key(row)
+// emitted returns rows and the row to set to the one of the given id and version: a new one or, as what has one version is one row, the
+// one that an earlier event of its frame has emitted. The rows of a message follow each other.
+func emitted[R any](rows []R, id string, version uint64, key func(*R) (id string, version uint64)) ([]R, *R) {
 	for i := len(rows) - 1; i >= 0; i-- {
-		switch earlier, v := key(&rows[i]); {
-		case v != version:
-			return append(rows, *row)
-		case earlier == id:
-			rows[i] = *row
-			return rows
+		earlier, v := key(&rows[i])
+		if v != version {
+			break
+		}
+		if earlier == id {
+			return rows, &rows[i]
 		}
 	}
-	return append(rows, *row)
+	rows = slices.Grow(rows, 1)[:len(rows)+1]
+	return rows, &rows[len(rows)-1]
 }
 
 func (s *step) emitExchange(e *Exchange) {
 	if s.emit {
 		s.metrics.exchanges.Inc()
-		s.out.Exchanges = emitRow(s.out.Exchanges, e, func(e *Exchange) (string, uint64) { return e.ID, e.Seq })
+		rows, row := emitted(s.out.Exchanges, e.ID, e.Seq, func(e *Exchange) (string, uint64) { return e.ID, e.Seq })
+		*row, s.out.Exchanges = *e, rows
 	}
 }
 
@@ -72,14 +73,16 @@ func (s *step) emitToolCall(c *ToolCall) {
 	if s.emit {
 		s.metrics.calls.Inc()
 		c.StoredAt = s.now
-		s.out.ToolCalls = emitRow(s.out.ToolCalls, c, func(c *ToolCall) (string, uint64) { return c.ID, c.Seq })
+		rows, row := emitted(s.out.ToolCalls, c.ID, c.Seq, func(c *ToolCall) (string, uint64) { return c.ID, c.Seq })
+		*row, s.out.ToolCalls = *c, rows
 	}
 }
 
 func (s *step) emitRun(r *Run) {
 	if s.emit {
 		s.metrics.runs.Inc()
-		s.out.Runs = emitRow(s.out.Runs, r, func(r *Run) (string, uint64) { return r.ID, r.Seq })
+		rows, row := emitted(s.out.Runs, r.ID, r.Seq, func(r *Run) (string, uint64) { return r.ID, r.Seq })
+		*row, s.out.Runs = *r, rows
 	}
 }
 
@@ -100,7 +103,8 @@ func (s *step) emitFinding(f *Finding, about *signals.Failure, counted bool, min
 	if s.emit {
 		s.metrics.findings.Inc()
 		f.StoredAt = s.now
-		s.out.Findings = emitRow(s.out.Findings, f, func(f *Finding) (string, uint64) { return f.ID, f.Seq })
+		rows, row := emitted(s.out.Findings, f.ID, f.Seq, func(f *Finding) (string, uint64) { return f.ID, f.Seq })
+		*row, s.out.Findings = *f, rows
 	}
 }
 

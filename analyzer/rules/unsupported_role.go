@@ -30,7 +30,8 @@ func unsupportedRoleSeverity(t wire.Target) check.Severity {
 }
 
 func unsupportedRole(p *check.Pass) {
-	mini := modelIs(p, "o1-mini")
+	d := p.Target.Dialect
+	items, chat, mini := d.Descriptor().Pairing.Items, isChat(p.Target), modelIs(p, "o1-mini")
 	system := check.Severity("")
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
@@ -38,13 +39,13 @@ func unsupportedRole(p *check.Pass) {
 			continue
 		}
 		detail := ""
-		switch d := p.Target.Dialect; {
-		case d.Descriptor().Pairing.Items:
+		switch {
+		case items:
 			// Other items have no role; their type identifies them.
 			if m.Item == facts.ItemMessage && (m.Role == facts.RoleTool || m.Role == facts.RoleFunction || m.Role == facts.RoleOther) {
 				detail = "other"
 			}
-		case isChat(p.Target):
+		case chat:
 			detail = chatRole(p.Target.Variant, m, mini)
 		case d == wire.Gemini:
 			if m.Role == facts.RoleTool {

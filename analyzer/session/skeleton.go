@@ -68,6 +68,7 @@ func (s *skeleton) read(in *Request) {
 	s.messages, s.calls, s.replies, s.lead = s.messages[:0], s.calls[:0], s.replies[:0], 0
 	s.names = in.Target.Dialect.Descriptor().Pairing.Names
 	s.messages = slices.Grow(s.messages, len(r.Messages))
+	anthropic := in.Target.Dialect == wire.Anthropic
 	marks := r.Cache().Marks
 	for len(marks) > 0 && marks[0].Place != facts.InMessages {
 		marks = marks[1:]
@@ -88,7 +89,7 @@ func (s *skeleton) read(in *Request) {
 		}
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
-		k.mixed = in.Target.Dialect == wire.Anthropic && m.End <= len(in.Body) && mixed(m, in.Body)
+		k.mixed = anthropic && m.End <= len(in.Body) && mixed(m, in.Body)
 		k.serverUse = m.Fields&facts.FieldServerUse != 0
 		if k.size = int32(min(m.End-m.Start, math.MaxInt32)); in.Shaped || m.Parts&media != 0 {
 			k.size = promptSize(m, in)

@@ -65,13 +65,7 @@ func NewRedactor(cfg Config) (*Redactor, error) {
 			}
 		}
 	}
-	for b, check := range c.anchors {
-		for prev := 0; check != 0 && prev < 256; prev++ {
-			if check.after(byte(prev), byte(b)) != 0 {
-				c.hot[b<<8|prev] = 1
-			}
-		}
-	}
+	c.index()
 	return c, errors.Join(errs...)
 }
 
@@ -99,70 +93,10 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 type Redactor struct {
 	anchors  [256]check
 	hot      [1 << 16]uint8 // 1 for byte pairs to examine, indexed by second byte << 8 | first byte
+	before   [256][64]check // checks that can succeed after two bytes, indexed by the second byte and the low 6 bits of the first
+	next     [2][256]check  // checks that can succeed before a byte, and two bytes before it
 	patterns []pattern
 }
-
-// A check is a bit set of matchers to run at a byte.
-type check uint16
-
-const (
-	checkPrefix check = 1 << iota // separator at the end of a key prefix
-	checkLetter                   // letter in a key prefix without separator
-	checkBearer
-	checkName  // separator between a name and its value
-	checkColon // byte after the colon of a URL or a bot token
-	checkPEM
-	checkFlag // second hyphen of a flag
-	checkMail
-	checkCard
-	checkPhone
-	checkEscape // byte of an escape; text may begin after it
-)
-
-// checkBegins are the checks for text that begins at the byte.
-const checkBegins = checkBearer | checkCard | checkPhone
-
-// after returns the checks of c that can succeed at the byte b if it follows prev. For most bytes there are none.
-func (c check) after(prev, b byte) check {
-	escape := prev == 'n' || prev == 'r' || prev == 't' // prev may end an escape
-	drop := func(which check, unless bool) {
-		if !unless {
-			c &^= which
-		}
-	}
-	drop(checkPrefix, b == '~' && prev == 'Q' || b == '.' && isHex(prev) || slices.ContainsFunc(separatedBy[prev], func(k key) bool { return k.prefix[len(k.prefix)-1] == b }))
-	drop(checkLetter, slices.ContainsFunc(joinedBy[b], func(k key) bool { return k.prefix[k.anchor-1] == prev }))
-	drop(checkBearer, escape || !hasClass(prev, isKey))
-	drop(checkName, hasClass(prev, isGap) || len(secretNamesBy[prev]) > 0)
-	drop(checkColon, prev == ':')
-	drop(checkPEM|checkFlag, prev == '-')
-	drop(checkMail, hasClass(prev, isKey))
-	drop(checkCard, escape || !hasClass(prev, isKey|isNumberBefore))
-	drop(checkPhone, escape || !hasClass(prev, isKey|isNumberBefore) || prev == '+')
-	drop(checkEscape, prev == '\\' || b == '%')
-	return c
-}
-
-// anchorsOf maps each kind to the rare bytes that its matches contain.
-var anchorsOf = func() map[string]map[byte]check {
-	credentials := map[byte]check{
-		'-': checkPrefix | checkFlag, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName,
-		'/': checkColon, '\\': checkColon, 'A': checkColon,
-	}
-	for b, keys := range joinedBy {
-		if len(keys) > 0 {
-			credentials[byte(b)] |= checkLetter
-		}
-	}
-	cards, phones := map[byte]check{}, map[byte]check{}
-	for c := byte('0'); c <= '9'; c++ {
-		cards[c], phones[c] = checkCard, checkPhone
-	}
-	for _, c := range []byte("bfu%") {
-		credentials[c], cards[c], phones[c] = credentials[c]|checkEscape, checkEscape, checkEscape
-	}
-	return map[string]map[byte]check{Credentials: credentials, PrivateKeys: {'-': checkPEM}, Emails: {'@': checkMail}, Cards: cards, Phones: phones}
-}()
 
 // Append appends the masked text to dst.
 func (c *Redactor) Append(dst, text []byte) []byte {
@@ -216,7 +150,7 @@ func (c *Redactor) mask(dst, text []byte) []byte {
 // kinds calls hide with each range of text that the configured kinds mask, in order. It skips the given ranges, except
 // for parts of them in a block that begins before them.
 func (c *Redactor) kinds(text []byte, skip []Range, hide func(start, end int, with string)) {
-	s := scan{text: text, anchors: &c.anchors}
+	s := scan{text: text, c: c}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
 		for len(skip) > 0 && skip[0].Start <= max(base, s.next) {
 			s.next = max(s.next, skip[0].End)
@@ -233,7 +167,11 @@ func (c *Redactor) kinds(text []byte, skip []Range, hide func(start, end int, wi
 			if s.i = base + bits.TrailingZeros64(hot); s.i < s.next {
 				continue
 			}
-			start, end, with := s.match(c.anchors[text[s.i]])
+			check := s.checks()
+			if check == 0 {
+				continue
+			}
+			start, end, with := s.match(check)
 			if end == 0 {
 				continue
 			}
@@ -249,33 +187,57 @@ func (c *Redactor) kinds(text []byte, skip []Range, hide func(start, end int, wi
 // marks returns a bit for each byte to examine in the block at base.
 func (c *Redactor) marks(text []byte, base int) (hot uint64) {
 	if base == 0 || base+block > len(text) {
-		for i, b := range text[base:min(base+block, len(text))] {
-			if base+i > 0 {
-				hot |= uint64(c.hot[uint16(b)<<8|uint16(text[base+i-1])]) << i
-			}
+		var padded [block + 1]byte
+		copy(padded[1:], text[base:])
+		if base > 0 {
+			padded[0] = text[base-1]
 		}
-		return hot
+		return c.hotIn(&padded)
 	}
-	for t, i := text[base-1:base+block], 0; i < block; i += 8 {
-		pairs, last := binary.LittleEndian.Uint64(t[i:]), binary.LittleEndian.Uint16(t[i+7:])
-		hot |= uint64(c.hot[uint16(pairs)]|c.hot[uint16(pairs>>8)]<<1|c.hot[uint16(pairs>>16)]<<2|c.hot[uint16(pairs>>24)]<<3|
-			c.hot[uint16(pairs>>32)]<<4|c.hot[uint16(pairs>>40)]<<5|c.hot[uint16(pairs>>48)]<<6|c.hot[last]<<7) << i
+	return c.hotIn((*[block + 1]byte)(text[base-1:]))
+}
+
+// hotIn returns a bit for each pair of bytes of t to examine. The loop is unrolled, because it takes most of the time.
+func (c *Redactor) hotIn(t *[block + 1]byte) (hot uint64) {
+	for i := block - 8; i >= 0; i -= 8 {
+		b := t[i : i+9]
+		h := uint64(c.hot[binary.LittleEndian.Uint16(b[7:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b[6:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b[5:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b[4:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b[3:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b[2:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b[1:])])
+		h = h<<1 + uint64(c.hot[binary.LittleEndian.Uint16(b)])
+		hot = hot<<8 | h
 	}
 	return hot
 }
 
 // A scan examines a text in one pass.
 type scan struct {
-	text    []byte
-	anchors *[256]check
-	i       int // index of the current byte
-	done    int // text[:done] has been copied or masked and is not examined again
-	next    int // no match begins before next
+	text []byte
+	c    *Redactor
+	i    int // index of the current byte
+	done int // text[:done] has been copied or masked and is not examined again
+	next int // no match begins before next
+}
+
+// checks returns the checks that can succeed at the current byte.
+func (s *scan) checks() check {
+	if s.i < s.done+2 || s.i+2 >= len(s.text) {
+		return s.c.anchors[s.text[s.i]]
+	}
+	t := (*[5]byte)(s.text[s.i-2:])
+	return s.c.anchors[t[2]] & s.c.before[t[1]][t[0]%64] & s.c.next[0][t[3]] & s.c.next[1][t[4]]
 }
 
 // match runs the matchers of c at the current byte. It returns the range to mask and the mask; end is 0 if nothing
 // matches.
 func (s *scan) match(c check) (start, end int, with string) {
+	if c == checkEscape {
+		return s.afterEscape()
+	}
 	if c&checkName != 0 {
 		start, end = s.named()
 	}
@@ -308,7 +270,7 @@ func (s *scan) match(c check) (start, end int, with string) {
 	if c&checkEscape != 0 {
 		return s.afterEscape()
 	}
-	if c&(checkCard|checkPhone) != 0 {
+	if c&(checkCard|checkPhone|checkPlus) != 0 {
 		return s.number(c)
 	}
 	return 0, 0, ""
@@ -324,11 +286,11 @@ func (s *scan) afterEscape() (start, end int, with string) {
 	case '%':
 		i += 2
 	}
-	if i >= len(s.text) || s.anchors[s.text[i]]&checkBegins == 0 || !s.escaped(i) {
+	if i >= len(s.text) || s.c.anchors[s.text[i]]&checkBegins == 0 || !s.escaped(i) {
 		return 0, 0, ""
 	}
 	s.i = i
-	return s.match(s.anchors[s.text[i]] & checkBegins)
+	return s.match(s.c.anchors[s.text[i]] & checkBegins)
 }
 
 // Classes of bytes. (Those of Append are in redact.go.)

@@ -56,7 +56,7 @@ func (s *scan) digits(i int) (d digits) {
 // number matches a card or phone number that begins with the current digit, or with a plus or parenthesis before it.
 func (s *scan) number(c check) (start, end int, with string) {
 	start = s.i
-	if s.i > s.done && c&checkPhone != 0 {
+	if s.i > s.done && c&(checkPhone|checkPlus) != 0 {
 		switch s.text[s.i-1] {
 		case '+':
 			if !s.numberBegins(s.i - 1) {

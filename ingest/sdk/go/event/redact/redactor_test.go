@@ -240,7 +240,20 @@ func TestRedactorHostile(t *testing.T) {
 	}
 }
 
-// FuzzRedactor checks that masking is idempotent and keeps JSON valid.
+// everywhere returns a Redactor that runs the checks of a byte whatever is around it.
+func everywhere(tb testing.TB) *Redactor {
+	tb.Helper()
+	c, all := newRedactor(tb), ^check(0)
+	for b, check := range c.anchors {
+		for other := range 256 {
+			c.hot[b<<8|other] = uint8(min(check, 1))
+			c.before[b][other%64], c.next[0][other], c.next[1][other] = all, all, all
+		}
+	}
+	return c
+}
+
+// FuzzRedactor checks that masking is idempotent and keeps JSON valid, and that the bytes around a secret do not hide it.
 func FuzzRedactor(f *testing.F) {
 	for _, text := range redactorHostile(64) {
 		f.Add([]byte(text))
@@ -248,12 +261,15 @@ func FuzzRedactor(f *testing.F) {
 	}
 	f.Add([]byte(`{"password":"hunter22","card":4111111111111111,"x":["a@example.com","\u003cb@example.com\u003e"],"k":"sk-` + alnum(40) + `"}`))
 	f.Add([]byte("Cookie: a=b; c=d\nBearer " + alnum(30) + " +49 30 901820 (415) 555-2671 https://a:b@c"))
-	plain, patterns := newRedactor(f), newRedactor(f, `[0-9a-f]{4,}x?`, `n.*q`)
+	plain, patterns, everywhere := newRedactor(f), newRedactor(f, `[0-9a-f]{4,}x?`, `n.*q`), everywhere(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
 		once := plain.Append(nil, text)
 		if again := plain.Append(nil, once); !bytes.Equal(again, once) {
 			t.Errorf("%q\nbecomes %q\n  then %q", text, once, again)
+		}
+		if got := everywhere.Append(nil, text); !bytes.Equal(got, once) {
+			t.Errorf("%q\nbecomes %q\n not    %q", text, once, got)
 		}
 		if got := plain.Append([]byte("x"), text); !bytes.Equal(text, before) || !bytes.Equal(got[1:], once) {
 			t.Errorf("Append changes %q", before)
