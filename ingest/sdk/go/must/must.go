@@ -90,17 +90,24 @@ func Is(t testing.TB, err, target error, what ...any) {
 	}
 }
 
-// Wait waits until ok returns true, which it calls every 5 ms, and ends the test after 5 minutes, with what should be and with the state at the end, if given.
+// Wait waits until ok returns true, and ends the test after 5 minutes, with what should be and with the state at the end, if given. It calls
+// ok every 5 ms, or less often if ok takes long, such as a query.
 func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for began := time.Now(); ; {
+		asked := time.Now()
+		if ok() {
+			return
+		}
+		if time.Since(began) > 5*time.Minute {
 			failed := []any{"not within 5 minutes:", what}
 			for _, s := range state {
 				failed = append(failed, s())
 			}
 			t.Fatal(failed...)
+			return
 		}
+		time.Sleep(max(5*time.Millisecond, 5*time.Since(asked)))
 	}
 }
 
