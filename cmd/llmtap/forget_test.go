@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -121,12 +122,17 @@ func TestForget(t *testing.T) {
 	f.checkBody(b)
 }
 
-// A user with 100,000 conversations is deleted with progress, and nothing of them is left in the tables, the streams and the buckets, but
+var forgotten = flag.Int("forget", 40_000, "conversations of the user in TestForgetManyConversations, whose ids take a statement per 25,000")
+
+// A user with many conversations is deleted with progress, and nothing of them is left in the tables, the streams and the buckets, but
 // who deleted it.
+//
+//	go test ./cmd/llmtap -run TestForgetManyConversations -slow -forget 100000 -v
 func TestForgetManyConversations(t *testing.T) {
 	slowtest.Skip(t)
 	t.Parallel()
-	const stored, inStream = 100_000, 100
+	const inStream = 100
+	stored := *forgotten
 	f := forgetTest{commandTest: newCommandTest(t)}
 	user := event.HashUser(nil, "u1")
 	f.send("conv-kept", "u2", `{"role":"user","content":"stays"}`)
@@ -159,7 +165,7 @@ func TestForgetManyConversations(t *testing.T) {
 	out, progress, code := f.llmtap("forget", "--user", user, "--yes")
 	must.Equal(t, code, command.ExitOK, "%s%s", out, progress)
 	t.Logf("deleted in %v\n%s", time.Since(began), out)
-	must.Contain(t, out, fmt.Sprintf("exchanges                %d", stored+inStream))
+	must.Contain(t, out, fmt.Sprintf("exchanges %21d", stored+inStream))
 
 	res := must.Get(sink.Query(t.Context(), "SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%MergeTree' AND name NOT IN ('audit', 'migrations')", nil))(t)
 	must.Equal(t, len(res.Rows), len(sinks.Tables)-1, "tables")
