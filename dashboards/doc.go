@@ -1,7 +1,7 @@
 /*
 Package dashboards contains SQL queries and web pages for on-call engineers who investigate an alert.
 
-	ClickHouse, <table>_final views ──> queries/*.sql ──> llmtap query NAME, web
+	ClickHouse, tables with FINAL   ──> queries/*.sql ──> llmtap query NAME, web
 	                                ├─> stored: the shape of an exchange, for llmtap show and web
 	                                └─> differs: what some calls have in common, for all of them
 

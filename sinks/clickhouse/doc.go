@@ -8,8 +8,8 @@ HTTP or the native protocol.
 	          alerts     ──┘
 
 The input consists of batches of rows; a batch may be written several times. The output consists of tables, which may
-contain a row twice for some time, and <table>_final views, which never show a row twice. People and dashboards read the
-views.
+contain a row twice for some time, and <table>_final views, which never show a row twice. People and Grafana read the
+views; llmtap's own statements read tables with FINAL, which ClickHouse plans in less time, and Query sets what the views set.
 
 # Schema
 
