@@ -50,6 +50,9 @@ func TestFirstPages(t *testing.T) {
 		} {
 			status, body := fetchPage(t, base+path)
 			_, body, _ = strings.Cut(body, "<main")
+			if path == "/alerts" {
+				body = strings.ReplaceAll(body, `<td class="n">0 s</td>`, "") // age of the newest tally, of CollectorBlind
+			}
 			if found := claims.FindAllString(body, -1); status >= http.StatusInternalServerError || len(found) > 0 {
 				t.Errorf("%s, %s: status %d, %q", of, path, status, found)
 			}
