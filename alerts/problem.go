@@ -134,8 +134,8 @@ const (
 // maxAssignee, maxVersion and maxNote bound a ProblemDecision, in bytes.
 const maxAssignee, maxVersion, maxNote = 200, 200, 2000
 
-// MaxMoreUsers bounds ProblemDecision.Users, so that Users can count them.
-const MaxMoreUsers = 10_000
+// maxMoreUsers bounds ProblemDecision.Users, so that Users can count them.
+const maxMoreUsers = 10_000
 
 // A ProblemDecision is what a person decides about a problem.
 type ProblemDecision struct {
@@ -173,8 +173,8 @@ func (d *ProblemDecision) Validate() error {
 		return invalid("%s has no note", ActionAcknowledge)
 	case d.Users != 0 && d.Action != ActionIgnore:
 		return invalid("only %s has the field users", ActionIgnore)
-	case d.Users < 0 || d.Users > MaxMoreUsers:
-		return invalid("the field users is not from 1 to %d", MaxMoreUsers)
+	case d.Users < 0 || d.Users > maxMoreUsers:
+		return invalid("the field users is not from 1 to %d", maxMoreUsers)
 	}
 	return nil
 }

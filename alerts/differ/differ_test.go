@@ -165,14 +165,14 @@ func TestForecast(t *testing.T) {
 			c.leaves[i].Actual = 900
 		}
 	}
-	r := Find(Forecast(c.leaves, c.attribute), 12)
+	r := Find(forecast(c.leaves, c.attribute), 12)
 	must.Equal(t, c.text(r.Cause), "model=1 and region=1: 1800 of 200", "cause")
 	// Fewer failures than expected, but not everywhere.
 	c = calls{}
 	c.add(1000, 10, "model=a")
 	c.add(100, 60, "model=b")
 	c.leaves[0].Expected, c.leaves[1].Expected = 200, 2
-	r = Find(Forecast(c.leaves, c.attribute), 12)
+	r = Find(forecast(c.leaves, c.attribute), 12)
 	must.Equal(t, c.text(r.Cause), "model=b: 60 of 100", "cause")
 }
 

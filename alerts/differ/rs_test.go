@@ -119,7 +119,7 @@ func (c *rsCase) read(t *testing.T, file string, at int64) {
 		leaves[i].Expected = leaves[i].Calls * (before[i].Actual + rsCalls*all.Actual/all.Calls) / (before[i].Calls + rsCalls)
 	}
 	leaves = slices.DeleteFunc(leaves, func(l Leaf) bool { return l.Calls == 0 })
-	c.table = Forecast(leaves, attribute)
+	c.table = forecast(leaves, attribute)
 }
 
 // found returns the parts of the cause.

@@ -19,9 +19,9 @@ type Table struct {
 	forecast  bool    // Expected does not depend on the other leaves
 }
 
-// Forecast returns the table of leaves whose Expected is a forecast. The change is what it does not foresee, of all calls or, if less
+// forecast returns the table of leaves whose Expected is a forecast. The change is what it does not foresee, of all calls or, if less
 // than expected happened to the others, of those with a value.
-func Forecast(leaves []Leaf, attribute []int) Table {
+func forecast(leaves []Leaf, attribute []int) Table {
 	t := Table{Leaves: leaves, Attribute: attribute, forecast: true}
 	t.Change = t.sum().Excess()
 	excess := make([]float64, len(attribute))

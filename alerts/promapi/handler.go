@@ -25,8 +25,8 @@ import (
 // Path is the path under which Handler answers.
 const Path = "/api/v1/"
 
-// APIVersion is the version of Prometheus whose API and PromQL Handler has. Grafana chooses its queries by it.
-const APIVersion = "3.16.0"
+// apiVersion is the version of Prometheus whose API and PromQL Handler has. Grafana chooses its queries by it.
+const apiVersion = "3.16.0"
 
 // Bounds of one query, and of all.
 const (
@@ -436,7 +436,7 @@ func (h *Handler) metadata(f *form) (result, *apiError) {
 
 func (h *Handler) buildInfo(*form) (result, *apiError) {
 	return result{data: map[string]string{
-		"version": APIVersion, "revision": h.Version, "branch": "", "buildUser": "", "buildDate": "", "goVersion": runtime.Version(),
+		"version": apiVersion, "revision": h.Version, "branch": "", "buildUser": "", "buildDate": "", "goVersion": runtime.Version(),
 		"application": "llmtap",
 	}}, nil
 }

@@ -182,7 +182,7 @@ func testClient(t *testing.T, e *engine.Engine) {
 func TestAPIVersion(t *testing.T) {
 	text := must.Get(os.ReadFile("../../go.mod"))(t)
 	v := regexp.MustCompile(`github.com/prometheus/prometheus v0\.(\d)(\d\d)\.(\d+)`).FindSubmatch(text)
-	must.Equal(t, fmt.Sprintf("%s.%s.%s", v[1], strings.TrimPrefix(string(v[2]), "0"), v[3]), APIVersion, "version of the library and APIVersion")
+	must.Equal(t, fmt.Sprintf("%s.%s.%s", v[1], strings.TrimPrefix(string(v[2]), "0"), v[3]), apiVersion, "version of the library and apiVersion")
 }
 
 // An answer is the status and the decoded body of a request.

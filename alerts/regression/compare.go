@@ -189,7 +189,7 @@ func (c *comparison) add(x *Cell, started bool) {
 		if c.groups[g] == nil {
 			c.groups[g] = &group{Group: Group{Key: g}}
 			if x.Measure != "" {
-				c.groups[g].test.tolerance = MeasureTolerance
+				c.groups[g].test.tolerance = measureTolerance
 			}
 		}
 		s = &stratum{group: c.groups[g]}

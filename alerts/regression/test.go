@@ -8,8 +8,8 @@ import (
 // Tolerance is the odds ratio of failures up to which a new version is not worse.
 const Tolerance = 1.2
 
-// MeasureTolerance is that of values beyond the 95th percentile, such as durations: up to 9.5% of calls instead of 5%.
-const MeasureTolerance = 2
+// measureTolerance is that of values beyond the 95th percentile, such as durations: up to 9.5% of calls instead of 5%.
+const measureTolerance = 2
 
 // alternatives are the odds ratios that the evidence is the mean over.
 var alternatives = [...]float64{1.7, 2.4, 4, 8, 20, 60, 300, 3000}

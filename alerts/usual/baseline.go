@@ -171,7 +171,7 @@ func (b *Baseline) hourValue() uint8 {
 	case st.Kind.perMinute() && st.Minutes >= minMinutes:
 		return encode(float64(st.Amount) * 60 / float64(st.Minutes))
 	case st.Kind == Values && b.open.N >= minCalls:
-		return encode(b.open.Quantile(Percentile))
+		return encode(b.open.Quantile(percentile))
 	case st.Kind == Share && st.Calls >= minCalls && (st.Amount >= minHits || st.Hour-st.Opened >= waitHits):
 		return encode(ppm * (float64(st.Amount) + 0.5) / (float64(st.Calls) + 1))
 	}

@@ -159,7 +159,7 @@ func (t *Test) test(minute int64, n, x float64, u Usual, k Kind, most float64) {
 	if start {
 		st.Last = minute
 	}
-	p := 1 - Percentile
+	p := 1 - percentile
 	if k == Share {
 		p = min(0.5, u.High)
 	}
@@ -211,7 +211,7 @@ func (t *Test) end(minute int64, r *Result, k Kind, minutes, few float64) {
 	usual := r.Now <= r.High
 	switch {
 	case k == Values:
-		usual = r.Now <= 1-Percentile
+		usual = r.Now <= 1-percentile
 	case st.Side == Low:
 		usual = r.Now >= r.Low && few < 0.5
 	}

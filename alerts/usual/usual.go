@@ -18,8 +18,8 @@ const (
 	Share                  // the share of calls with something, as an error of a tool
 )
 
-// Percentile is the share of calls whose values are usual.
-const Percentile = 0.95
+// percentile is the share of calls whose values are usual.
+const percentile = 0.95
 
 // A Sample is what a series had in a minute. A minute without calls is one, too; for a minute that was not recorded there is none.
 type Sample struct {

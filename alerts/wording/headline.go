@@ -99,7 +99,7 @@ func SeverityIcon(severity string) string {
 
 // Headline returns the sentence about a that everyone reads. It is not escaped.
 func Headline(a alerts.Alert) string {
-	word := SeverityWord(a)
+	word := severityWord(a)
 	if a.State == alerts.Resolved {
 		word = "RESOLVED"
 	}
@@ -110,8 +110,8 @@ func Headline(a alerts.Alert) string {
 	return OneLine(word+" "+text, maxHeadline)
 }
 
-// SeverityWord returns the word of a severity in capitals.
-func SeverityWord(a alerts.Alert) string { return strings.ToUpper(OneLine(a.Severity(), maxSeverity)) }
+// severityWord returns the word of a severity in capitals.
+func severityWord(a alerts.Alert) string { return strings.ToUpper(OneLine(a.Severity(), maxSeverity)) }
 
 // ShortSubject returns Alert.Subject with short names.
 func ShortSubject(a alerts.Alert) string {

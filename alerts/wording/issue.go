@@ -19,8 +19,8 @@ const (
 	issueBody  = "{body}"
 )
 
-// MaxIssueURL is the longest URL that servers accept, in bytes.
-const MaxIssueURL = 8000
+// maxIssueURL is the longest URL that servers accept, in bytes.
+const maxIssueURL = 8000
 
 const (
 	maxIssueTitle    = 120 // in characters

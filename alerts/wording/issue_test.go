@@ -25,7 +25,7 @@ func TestIssueURL(t *testing.T) {
 	title, body := `checkout: "50 %" + more & {body} <b>ü</b> #1`, strings.Repeat("* Zeile **fett** 😀\n", 2000)
 	for name, template := range trackers {
 		must.Do(t, CheckIssueURL(template), name)
-		for _, limit := range []int{400, 500, 900, MaxIssueURL} {
+		for _, limit := range []int{400, 500, 900, maxIssueURL} {
 			got := IssueURL(template, title, body, limit)
 			q := must.Get(url.Parse(got))(t).Query()
 			var values []string
@@ -42,16 +42,16 @@ func TestIssueURL(t *testing.T) {
 					t.Errorf("%s: %q", name, v)
 				}
 			}
-			if limit == MaxIssueURL && len(got) < limit-20 {
+			if limit == maxIssueURL && len(got) < limit-20 {
 				t.Errorf("%s: only %d bytes of %d", name, len(got), limit)
 			}
 		}
-		must.Equal(t, IssueURL(template, "a", "b", MaxIssueURL), strings.NewReplacer("{title}", "a", "{body}", "b").Replace(template), "%s", name)
+		must.Equal(t, IssueURL(template, "a", "b", maxIssueURL), strings.NewReplacer("{title}", "a", "{body}", "b").Replace(template), "%s", name)
 	}
 	if got := IssueURL(trackers["GitHub"], strings.Repeat("é", 1000), body, 400); len(got) > 400 || !strings.HasSuffix(got, "&body=&labels=llmtap") {
 		t.Errorf("%d bytes: %s", len(got), got)
 	}
-	must.Equal(t, IssueURL("", "a", "b", MaxIssueURL), "", "without a template")
+	must.Equal(t, IssueURL("", "a", "b", maxIssueURL), "", "without a template")
 }
 
 func TestCheckIssueURL(t *testing.T) {

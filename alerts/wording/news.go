@@ -114,7 +114,7 @@ func (m *Markup) News(g alerts.Group, before map[string]Sent) []string {
 		case a.State == alerts.Resolved:
 			continue
 		case was.Severity != a.Severity():
-			out = append(out, fmt.Sprintf("%s %sNow %s: %s", Icon(a), name, m.Plain(SeverityWord(a), maxHeadline), m.Plain(Counts(&a), maxHeadline)))
+			out = append(out, fmt.Sprintf("%s %sNow %s: %s", Icon(a), name, m.Plain(severityWord(a), maxHeadline), m.Plain(Counts(&a), maxHeadline)))
 		}
 		for _, f := range m.facts(a) {
 			if was.Known[f.key] || a.Problem != "" && known[f.key] {

@@ -23,7 +23,7 @@ func (g Gate) Person(r *http.Request) (Person, bool) {
 		_, token, sent = r.BasicAuth()
 	}
 	switch {
-	case sent && strings.HasPrefix(token, TokenPrefix): // checked on open listeners, too: a revoked token must not seem to work
+	case sent && strings.HasPrefix(token, tokenPrefix): // checked on open listeners, too: a revoked token must not seem to work
 		return g.Machines.person(token)
 	case !g.Closed:
 		return Person{Role: Admin}, true

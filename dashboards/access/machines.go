@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// TokenPrefix begins the tokens of machines, so that scanners of secrets find them.
-	TokenPrefix = "llmtap_"
+	// tokenPrefix begins the tokens of machines, so that scanners of secrets find them.
+	tokenPrefix = "llmtap_"
 	// tokenKey is the prefix of the keys of stored tokens.
 	tokenKey = "token."
 	// maxTokens bounds the tokens, which every process has in memory.
@@ -170,7 +170,7 @@ func (m *Machines) Create(ctx context.Context, t *Token) (secret string, err err
 	if len(m.List()) >= maxTokens {
 		return "", fmt.Errorf("there are %d tokens: revoke those that are not used any more", maxTokens)
 	}
-	secret = TokenPrefix + random()
+	secret = tokenPrefix + random()
 	value, err := json.Marshal(storedToken{*t, hash(secret)})
 	if err != nil {
 		return "", err

@@ -15,14 +15,14 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// TeamLabels are the labels that matchers of teams may have: those of every row about a call, and of every count.
-var TeamLabels = []string{"service", "environment"}
+// teamLabels are the labels that matchers of teams may have: those of every row about a call, and of every count.
+var teamLabels = []string{"service", "environment"}
 
 // A Team owns the calls whose labels match.
 type Team struct {
 	Name   string   `yaml:"name"`
 	Groups []string `yaml:"groups"` // at the provider of the log-in, whose members are in the team
-	Match  []string `yaml:"match"`  // matchers of TeamLabels, as in Prometheus, which must all match
+	Match  []string `yaml:"match"`  // matchers of teamLabels, as in Prometheus, which must all match
 }
 
 // Teams are all teams. If there are any, people other than admins see the calls of theirs only.
@@ -84,8 +84,8 @@ func (t *Team) matchers() ([]*labels.Matcher, error) {
 		for _, m := range parsed {
 			switch {
 			case m.Name == model.MetricNameLabel:
-			case !slices.Contains(TeamLabels, m.Name):
-				return nil, fmt.Errorf("%q: teams have no label %s; use %s", text, m.Name, strings.Join(TeamLabels, " or "))
+			case !slices.Contains(teamLabels, m.Name):
+				return nil, fmt.Errorf("%q: teams have no label %s; use %s", text, m.Name, strings.Join(teamLabels, " or "))
 			case m.Type == labels.MatchRegexp && m.Value == ".*":
 			default:
 				out = append(out, m)
@@ -204,7 +204,7 @@ func (s *Scope) SeesRule(expr string) bool {
 			named := map[string]string{}
 			for _, m := range selector.LabelMatchers {
 				switch {
-				case !slices.Contains(TeamLabels, m.Name):
+				case !slices.Contains(teamLabels, m.Name):
 				case m.Type == labels.MatchEqual:
 					named[m.Name] = m.Value
 				case m.Value != "":
@@ -218,7 +218,7 @@ func (s *Scope) SeesRule(expr string) bool {
 	return sees
 }
 
-// SQL returns the condition of the rows that s has, of a table with a column, or an expression, of each of TeamLabels. A label that
+// SQL returns the condition of the rows that s has, of a table with a column, or an expression, of each of teamLabels. A label that
 // is not in columns restricts nothing. quote returns a text as a literal.
 func (s *Scope) SQL(columns map[string]string, quote func(string) string) string {
 	if s.All() {

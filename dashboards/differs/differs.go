@@ -16,8 +16,8 @@ import (
 // Query is the name of the stored query.
 const Query = "differs"
 
-// Limit is the maximum number of parts.
-const Limit = 12
+// limit is the maximum number of parts.
+const limit = 12
 
 // A Result is what hit calls have more often than others, beyond chance.
 type Result struct {
@@ -104,7 +104,7 @@ func Of(rows []stored.Row) *Result {
 			}
 		}
 	}
-	found := differ.Find(differ.Compare(leaves, attribute), Limit)
+	found := differ.Find(differ.Compare(leaves, attribute), limit)
 	eachHit, eachOther := float64(r.Int64("hits_each")), float64(r.Int64("others_each"))
 	estimate := func(n differ.Numbers) differ.Numbers {
 		n.Actual, n.Calls = n.Actual*eachHit, n.Actual*eachHit+(n.Calls-n.Actual)*eachOther

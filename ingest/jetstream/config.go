@@ -97,9 +97,9 @@ func redactURL(s string) string {
 	return strings.Join(urls, ",")
 }
 
-// InboxPrefix is the prefix of the subjects to which NATS delivers what llmtap reads. Hooks may subscribe to those that begin with
+// inboxPrefix is the prefix of the subjects to which NATS delivers what llmtap reads. Hooks may subscribe to those that begin with
 // _INBOX, the default of NATS, where they would see it.
-const InboxPrefix = "_LLMTAP_INBOX"
+const inboxPrefix = "_LLMTAP_INBOX"
 
 // ClientOptions returns the login and TLS options of the configuration.
 func (c *Config) ClientOptions() ([]nats.Option, error) {

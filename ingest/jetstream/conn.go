@@ -74,7 +74,7 @@ func Open(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, er
 	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now, connected: make(chan struct{})}
 	c.intact, c.interrupt = context.WithCancel(context.Background())
 	opts = append(opts,
-		nats.Name("llmtap"), nats.CustomInboxPrefix(InboxPrefix), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
+		nats.Name("llmtap"), nats.CustomInboxPrefix(inboxPrefix), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(requestTimeout),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(1),
 		// Without a reconnect buffer, a publish on a lost connection fails, so nothing is sent twice or out of order.

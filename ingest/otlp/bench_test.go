@@ -16,7 +16,7 @@ func BenchmarkTraces(b *testing.B) {
 	text := must.Get(os.ReadFile("testdata/traceloop.json"))(b)
 	td := must.Get((&ptrace.JSONUnmarshaler{}).UnmarshalTraces(text))(b)
 	body := must.Get(ptraceotlp.NewExportRequestFromTraces(td).MarshalProto())(b)
-	mapper, calls := NewMapper(Default()), 0
+	mapper, calls := NewMapper(defaultConfig()), 0
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {

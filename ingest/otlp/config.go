@@ -18,8 +18,8 @@ type Config struct {
 	Key []byte
 }
 
-// Default returns a configuration that keeps no texts.
-func Default() Config { return Config{Capture: event.CaptureShape} }
+// defaultConfig returns a configuration that keeps no texts.
+func defaultConfig() Config { return Config{Capture: event.CaptureShape} }
 
 // Validate returns an error if c is invalid.
 func (c *Config) Validate() error {

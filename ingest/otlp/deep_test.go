@@ -42,7 +42,7 @@ func TestNesting(t *testing.T) {
 	_, h, _ := newReceiver(t, new(store), 1<<30)
 	f := func(media string, body []byte, want int) {
 		t.Helper()
-		must.Equal(t, post(t, h, TracesPath, media, "", body).Code, want, "%s of %d bytes", media, len(body))
+		must.Equal(t, post(t, h, tracesPath, media, "", body).Code, want, "%s of %d bytes", media, len(body))
 	}
 	f("application/x-protobuf", nestedProto(20), 200)
 	f("application/x-protobuf", nestedProto(2_000_000), 400)

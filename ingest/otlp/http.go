@@ -18,9 +18,9 @@ import (
 
 // Paths of the signals over HTTP.
 const (
-	TracesPath  = "/v1/traces"
-	LogsPath    = "/v1/logs"
-	MetricsPath = "/v1/metrics"
+	tracesPath  = "/v1/traces"
+	logsPath    = "/v1/logs"
+	metricsPath = "/v1/metrics"
 )
 
 const (
@@ -36,21 +36,21 @@ func (r *Receiver) Register(mux *http.ServeMux) {
 		paths  []string
 		export exporter
 	}{
-		{signalTraces, []string{TracesPath, tracesMethod}, func(ctx context.Context, body []byte, media string) (answer, error) {
+		{signalTraces, []string{tracesPath, tracesMethod}, func(ctx context.Context, body []byte, media string) (answer, error) {
 			td, err := decode(body, media, (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces, (&ptrace.JSONUnmarshaler{}).UnmarshalTraces)
 			if err != nil {
 				return answer{}, err
 			}
 			return r.traces(ctx, td)
 		}},
-		{signalLogs, []string{LogsPath, logsMethod}, func(ctx context.Context, body []byte, media string) (answer, error) {
+		{signalLogs, []string{logsPath, logsMethod}, func(ctx context.Context, body []byte, media string) (answer, error) {
 			ld, err := decode(body, media, (&plog.ProtoUnmarshaler{}).UnmarshalLogs, (&plog.JSONUnmarshaler{}).UnmarshalLogs)
 			if err != nil {
 				return answer{}, err
 			}
 			return r.logs(ctx, ld)
 		}},
-		{signalMetrics, []string{MetricsPath, metricsMethod}, func(context.Context, []byte, string) (answer, error) {
+		{signalMetrics, []string{metricsPath, metricsMethod}, func(context.Context, []byte, string) (answer, error) {
 			r.metricsArrived() // without decoding them
 			return answer{}, nil
 		}},

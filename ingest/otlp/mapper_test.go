@@ -112,7 +112,7 @@ func TestSpellings(t *testing.T) {
 }
 
 func TestLabels(t *testing.T) {
-	x := one(t, Default(), testSpan{name: "chat", attrs: current})
+	x := one(t, defaultConfig(), testSpan{name: "chat", attrs: current})
 	want := event.Labels{
 		Service: "checkout", ServiceVersion: "1.2.3", Environment: "prod", Agent: "planner", Stage: x.Labels.Stage, Conversation: "order-17",
 		Run: "00000000000000000000000000000001", User: event.HashUser(nil, "jane"),
@@ -123,10 +123,10 @@ func TestLabels(t *testing.T) {
 		t.Errorf("%+v", x)
 	}
 	must.Equal(t, one(t, Config{Capture: event.CaptureShape, KeepUser: true}, testSpan{attrs: current}).Labels.User, "jane", "user")
-	if x := one(t, Default(), testSpan{attrs: vercel}); x.FirstByte != 250500*time.Microsecond || x.Conversation != "" || x.Inferred {
+	if x := one(t, defaultConfig(), testSpan{attrs: vercel}); x.FirstByte != 250500*time.Microsecond || x.Conversation != "" || x.Inferred {
 		t.Errorf("first byte %v, conversation %q", x.FirstByte, x.Conversation)
 	}
-	must.Equal(t, one(t, Default(), testSpan{attrs: openInference, events: []testEvent{{"First Token Stream Event", nil}}}).FirstByte, 100*time.Millisecond, "first byte")
+	must.Equal(t, one(t, defaultConfig(), testSpan{attrs: openInference, events: []testEvent{{"First Token Stream Event", nil}}}).FirstByte, 100*time.Millisecond, "first byte")
 }
 
 // Texts are published only in the mode full; the ids of calls remain in a shape.
@@ -154,7 +154,7 @@ func TestFailures(t *testing.T) {
 		a := maps.Clone(base)
 		maps.Copy(a, s.attrs)
 		s.attrs = a
-		x := one(t, Default(), s)
+		x := one(t, defaultConfig(), s)
 		if !x.Failed || x.Status != status || x.ErrorType != class || x.Cause != cause {
 			t.Errorf("%s: failed %v, status %d, %q, cause %q (%s)", name, x.Failed, x.Status, x.ErrorType, x.Cause, x.ErrorText)
 		}
@@ -173,16 +173,16 @@ func TestFailures(t *testing.T) {
 	// The caller failed, not the call: the span has what only an answer has.
 	td := payload(t, testSpan{id: 2, attrs: current})
 	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError)
-	got := analyze(t, NewMapper(Default()).Traces(td).Events...).Exchanges[0]
+	got := analyze(t, NewMapper(defaultConfig()).Traces(td).Events...).Exchanges[0]
 	if got.Failed || got.Status != 200 || got.InputTokens != 120 || got.OutputTokens != 7 {
 		t.Errorf("status ERROR without a description: %+v", got)
 	}
 
-	x := one(t, Default(), testSpan{attrs: base, failed: "CancelledError()"})
+	x := one(t, defaultConfig(), testSpan{attrs: base, failed: "CancelledError()"})
 	if x.Failed || x.ErrorType != "cancelled" {
 		t.Errorf("cancelled: %+v", x)
 	}
-	x = one(t, Default(), testSpan{attrs: base, failed: "Error code: 401 - Incorrect API key provided: sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"})
+	x = one(t, defaultConfig(), testSpan{attrs: base, failed: "Error code: 401 - Incorrect API key provided: sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"})
 	if strings.Contains(x.ErrorText, "abcdef") || x.Cause != "auth" {
 		t.Errorf("%s: %s", x.Cause, x.ErrorText)
 	}
@@ -195,7 +195,7 @@ func TestWrappers(t *testing.T) {
 	f := func(want string, payloads ...[]testSpan) {
 		t.Helper()
 		for _, killed := range []bool{false, true} { // after each payload
-			mapper, got, stored := NewMapper(Default()), "", [][]byte(nil)
+			mapper, got, stored := NewMapper(defaultConfig()), "", [][]byte(nil)
 			for _, p := range payloads {
 				r := mapper.Traces(payload(t, p...))
 				for _, e := range r.Events {
@@ -204,7 +204,7 @@ func TestWrappers(t *testing.T) {
 					}
 				}
 				if stored = append(stored, r.memory.messages()...); killed {
-					mapper = NewMapper(Default())
+					mapper = NewMapper(defaultConfig())
 					for _, data := range stored {
 						mapper.restore(data)
 					}
@@ -252,7 +252,7 @@ func TestOrders(t *testing.T) {
 	chat, task := m{"gen_ai.operation.name": "chat"}, m{"traceloop.span.kind": "task"}
 	f := func(spans []testSpan, order []int, payloads, want, wantTwice int) {
 		t.Helper()
-		mapper, counted, twice := NewMapper(Default()), map[string]bool{}, 0
+		mapper, counted, twice := NewMapper(defaultConfig()), map[string]bool{}, 0
 		for len(order) > 0 {
 			n := (len(order) + payloads - 1) / payloads
 			var p []testSpan
@@ -290,7 +290,7 @@ func TestOrders(t *testing.T) {
 func TestOthers(t *testing.T) {
 	f := func(attrs m) {
 		t.Helper()
-		if r := NewMapper(Default()).Traces(payload(t, testSpan{id: 2, attrs: attrs})); len(r.Events) > 0 || r.Others != 1 || r.Rejected > 0 {
+		if r := NewMapper(defaultConfig()).Traces(payload(t, testSpan{id: 2, attrs: attrs})); len(r.Events) > 0 || r.Others != 1 || r.Rejected > 0 {
 			t.Errorf("%v: %+v", attrs, r)
 		}
 	}
@@ -305,7 +305,7 @@ func TestOthers(t *testing.T) {
 	f(m{"llm.request.type": "embedding", "gen_ai.system": "openai"})
 	f(m{"ai.operationId": "ai.generateText", "ai.model.id": "x", "ai.usage.promptTokens": 3})
 
-	r := NewMapper(Default()).Traces(payload(t, testSpan{attrs: current}))
+	r := NewMapper(defaultConfig()).Traces(payload(t, testSpan{attrs: current}))
 	if len(r.Events) > 0 || r.Rejected != 1 || r.Why == "" {
 		t.Errorf("no span id: %+v", r)
 	}
@@ -313,14 +313,14 @@ func TestOthers(t *testing.T) {
 	s := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)
 	s.SetStartTimestamp(0)
 	s.SetEndTimestamp(0)
-	if r := NewMapper(Default()).Traces(td); len(r.Events) > 0 || r.Rejected != 1 {
+	if r := NewMapper(defaultConfig()).Traces(td); len(r.Events) > 0 || r.Rejected != 1 {
 		t.Errorf("no time: %+v", r)
 	}
 }
 
 // A span that is sent again has the same message ids.
 func TestIDs(t *testing.T) {
-	mapper := NewMapper(Default())
+	mapper := NewMapper(defaultConfig())
 	first, again := mapper.Traces(payload(t, testSpan{id: 2, attrs: current})), mapper.Traces(payload(t, testSpan{id: 2, attrs: current}))
 	other := mapper.Traces(payload(t, testSpan{id: 3, attrs: current}))
 	for i := range first.Events {
@@ -347,7 +347,7 @@ func TestLogs(t *testing.T) {
 			l.SetSpanID(pcommon.SpanID{7: 2})
 		}
 		fill(t, l.Attributes(), current)
-		r := NewMapper(Default()).Logs(ld)
+		r := NewMapper(defaultConfig()).Logs(ld)
 		if len(r.Events) != want {
 			t.Fatalf("%s: %+v", name, r)
 		}

@@ -35,7 +35,7 @@ import (
 func newReceiver(t *testing.T, s *store, budget int64) (*Receiver, http.Handler, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	r := New(Default(), Options{Publish: s.publish, Remember: s.remember, Recall: s.recall, Budget: httpbody.NewBudget(budget), Logger: slog.New(slog.DiscardHandler)}, reg)
+	r := New(defaultConfig(), Options{Publish: s.publish, Remember: s.remember, Recall: s.recall, Budget: httpbody.NewBudget(budget), Logger: slog.New(slog.DiscardHandler)}, reg)
 	mux := http.NewServeMux()
 	r.Register(mux)
 	return r, mux, reg
@@ -75,7 +75,7 @@ func TestHTTP(t *testing.T) {
 		t.Helper()
 		s := new(store)
 		_, h, _ := newReceiver(t, s, 1<<20)
-		w := post(t, h, TracesPath, media, encoding, body)
+		w := post(t, h, tracesPath, media, encoding, body)
 		answer := ptraceotlp.NewExportResponse()
 		read := answer.UnmarshalProto
 		if strings.HasPrefix(media, "application/json") {
@@ -100,7 +100,7 @@ func TestHTTPRefusals(t *testing.T) {
 	f := func(s *store, budget int64, media, encoding string, body []byte, code int, class codes.Code, retry bool) {
 		t.Helper()
 		_, h, _ := newReceiver(t, s, budget)
-		w := post(t, h, TracesPath, media, encoding, body)
+		w := post(t, h, tracesPath, media, encoding, body)
 		var p spb.Status
 		var err error
 		if w.Header().Get("Content-Type") == "application/json" {
@@ -142,13 +142,13 @@ func TestRejections(t *testing.T) {
 func TestMetricsAccepted(t *testing.T) {
 	s := new(store)
 	_, h, _ := newReceiver(t, s, 1<<20)
-	if w := post(t, h, MetricsPath, "application/x-protobuf", "", []byte("\x0a\x00")); w.Code != 200 || w.Body.Len() > 2 || len(s.events) > 0 {
+	if w := post(t, h, metricsPath, "application/x-protobuf", "", []byte("\x0a\x00")); w.Code != 200 || w.Body.Len() > 2 || len(s.events) > 0 {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 	ld := plog.NewLogs()
 	ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body().SetStr("hello")
 	b := must.Get(plogotlp.NewExportRequestFromLogs(ld).MarshalProto())(t)
-	if w := post(t, h, LogsPath, "application/x-protobuf", "", b); w.Code != 200 || len(s.events) > 0 {
+	if w := post(t, h, logsPath, "application/x-protobuf", "", b); w.Code != 200 || len(s.events) > 0 {
 		t.Errorf("%d %q", w.Code, w.Body)
 	}
 }

@@ -106,8 +106,8 @@ func refuse(br *bufio.Reader, n int) error {
 	return nil
 }
 
-// Hint returns what a text that is not JSON probably is and what to do, or "".
-func Hint(text []byte) string {
+// hint returns what a text that is not JSON probably is and what to do, or "".
+func hint(text []byte) string {
 	text = bytes.TrimSpace(text)
 	start := func(prefixes ...string) bool {
 		for _, p := range prefixes {
@@ -134,7 +134,7 @@ func Hint(text []byte) string {
 
 // NotJSONError returns err, the syntax error in text, with a hint.
 func NotJSONError(text []byte, err error) error {
-	if hint := Hint(text); hint != "" {
+	if hint := hint(text); hint != "" {
 		return fmt.Errorf("%w (this looks like %s)", err, hint)
 	}
 	return err

@@ -12,8 +12,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
 )
 
-// Scope is the name of the instrumentation of exported spans. A receiver of llmtap ignores spans that have it.
-const Scope = "github.com/llmtap/llmtap"
+// scope is the name of the instrumentation of exported spans. A receiver of llmtap ignores spans that have it.
+const scope = "github.com/llmtap/llmtap"
 
 // maxText is the maximum length of a text in a span, in bytes.
 const maxText = 1 << 10
@@ -41,7 +41,7 @@ func (b *batch) add(of service) ptrace.Span {
 		r := b.traces.ResourceSpans().AppendEmpty()
 		put(r.Resource().Attributes(), "service.name", of.name, "service.version", of.version, "deployment.environment.name", of.environment, "service.instance.id", of.instance)
 		s := r.ScopeSpans().AppendEmpty()
-		s.Scope().SetName(Scope)
+		s.Scope().SetName(scope)
 		spans = s.Spans()
 		b.services[of] = spans
 	}

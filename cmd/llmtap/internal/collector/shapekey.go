@@ -28,15 +28,15 @@ const (
 	shareKeyTimeout = 3 * time.Second // without an answer of NATS, a process starts without a key
 )
 
-// ShapeKeyFile returns the file of the key in a data directory. Only the user who runs llmtap can read it.
-func ShapeKeyFile(dataDir string) string { return filepath.Join(dataDir, "shape.key") }
+// shapeKeyFile returns the file of the key in a data directory. Only the user who runs llmtap can read it.
+func shapeKeyFile(dataDir string) string { return filepath.Join(dataDir, "shape.key") }
 
 // ShapeKey returns the key in the environment, or else that of the data directory; "" if there is none.
 func ShapeKey(dataDir string) (key string, err error) {
 	if key = os.Getenv(event.EnvShapeKey); key != "" {
 		return key, nil
 	}
-	key, err = secret.Read("", shapeKeyName, ShapeKeyFile(dataDir))
+	key, err = secret.Read("", shapeKeyName, shapeKeyFile(dataDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -49,7 +49,7 @@ func (c *Collector) newShapeKey(ctx context.Context) (k shapeKey, err error) {
 	if k.text, err = ShapeKey(c.cfg.DataDir); err != nil || os.Getenv(event.EnvShapeKey) != "" {
 		return k, err
 	}
-	file := ShapeKeyFile(c.cfg.DataDir)
+	file := shapeKeyFile(c.cfg.DataDir)
 	switch {
 	case k.text != "":
 	case c.server != nil:
@@ -122,11 +122,11 @@ func (k shapeKey) missing() string {
 	if k.text != "" {
 		return ""
 	}
-	return NoShapeKey
+	return noShapeKey
 }
 
-// NoShapeKey is what a process without a key lacks.
-const NoShapeKey = event.EnvShapeKey + " is not set: anyone who reads the hash of a user can find its name by hashing a list of names. Set the same random text for all hooks and for llmtap."
+// noShapeKey is what a process without a key lacks.
+const noShapeKey = event.EnvShapeKey + " is not set: anyone who reads the hash of a user can find its name by hashing a list of names. Set the same random text for all hooks and for llmtap."
 
 // hashUser returns the labels of a user's name: that of hooks with the key, and that of hooks without one.
 func (k shapeKey) hashUser(name string) []string {

@@ -64,7 +64,7 @@ func TestSharedShapeKey(t *testing.T) {
 	must.Equal(t, must.Get(first.newShapeKey(t.Context()))(t), keys[0], "without NATS, at the next start")
 	k := must.Get(outside(t, srv).newShapeKey(t.Context()))(t)
 	must.Equal(t, k.text+k.export(), "", "without NATS")
-	must.Equal(t, k.missing(), NoShapeKey, "without NATS")
+	must.Equal(t, k.missing(), noShapeKey, "without NATS")
 	must.Equal(t, len(k.hashUser("ann")), 1, "hashes without a key")
 }
 

@@ -48,8 +48,8 @@ const (
 	RoleUI      = "ui"
 )
 
-// Roles lists all roles.
-var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy, RoleReceive, RoleUI}
+// roles lists all roles.
+var roles = []string{RoleAnalyze, RoleAlert, RoleProxy, RoleReceive, RoleUI}
 
 // Config is the configuration of one process. The yaml tag of a field is its key in the file and, as LLMTAP_<KEY>, its
 // environment variable. The tag unit:"bytes" allows sizes such as 2GiB; secret:"all" masks the value in all output,
@@ -168,7 +168,7 @@ const (
 // Default returns the defaults that are the same on every machine. They are listed in deploy/llmtap.example.yaml.
 func Default() Config {
 	cfg := Config{
-		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text", Memory: Memory{Limit: defaultMemory},
+		Roles: slices.Clone(roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text", Memory: Memory{Limit: defaultMemory},
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
 		Receive:    Receive{Listen: "127.0.0.1:4318", MaxInFlight: 96 << 20, GRPCListen: "127.0.0.1:4317", OTLPCapture: event.CaptureShape},
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
@@ -186,8 +186,8 @@ func Default() Config {
 	return cfg
 }
 
-// DefaultDataDir returns the data directory of this user, following the XDG convention.
-func DefaultDataDir(getenv func(string) string) string {
+// defaultDataDir returns the data directory of this user, following the XDG convention.
+func defaultDataDir(getenv func(string) string) string {
 	if d := getenv("XDG_DATA_HOME"); d != "" {
 		return filepath.Join(d, "llmtap")
 	}

@@ -161,7 +161,7 @@ func TestErrorOrigins(t *testing.T) {
 	f(`LLMTAP_ALERTS_EVALUATION_INTERVAL: alerts.evaluation_interval: "soon" is not a duration such as 90s, 15m or 24h`, map[string]string{"LLMTAP_ALERTS_EVALUATION_INTERVAL": "soon"})
 	f(`LLMTAP_NATS_MAX_AGE: nats.max_age: 1s is below 10s, JetStream's duplicate window`, map[string]string{"LLMTAP_NATS_MAX_AGE": "1s"})
 	f(`--nats-port: nats_server.port: "x" is not a whole number`, nil, "--nats-port", "x")
-	f(`--roles: roles: "cook" is not one of `+strings.Join(Roles, ", "), nil, "--roles", "alert,cook")
+	f(`--roles: roles: "cook" is not one of `+strings.Join(roles, ", "), nil, "--roles", "alert,cook")
 	f(`read configuration: open /nosuch.yaml: no such file or directory`, map[string]string{"LLMTAP_CONFIG": "/nosuch.yaml"})
 }
 

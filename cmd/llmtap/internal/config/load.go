@@ -99,7 +99,7 @@ type Flags struct {
 // Load.
 func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Flags {
 	cfg := Default()
-	cfg.DataDir = DefaultDataDir(getenv)
+	cfg.DataDir = defaultDataDir(getenv)
 	f := &Flags{getenv: getenv, flags: map[string]*keyFlag{}}
 	fs.StringVar(&f.File, "config", "", "configuration `file`; default "+SystemFile+" if it exists")
 	for _, k := range cfg.Keys() {
@@ -162,7 +162,7 @@ func (f *Flags) Load() (*Effective, error) {
 		errs = append(errs, f.override(e, &k)...)
 	}
 	if e.DataDir == "" {
-		e.DataDir = DefaultDataDir(f.getenv)
+		e.DataDir = defaultDataDir(f.getenv)
 	}
 	for _, err := range flatten(e.Validate()) {
 		errs = append(errs, &valueError{e.originOf(err.Error()), err})

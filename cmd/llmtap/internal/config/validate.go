@@ -58,12 +58,12 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) validateProcess(v *validator) {
-	known := strings.Join(Roles, ", ")
+	known := strings.Join(roles, ", ")
 	if len(c.Roles) == 0 {
 		v.fail("roles: is empty; set one or more of %s", known)
 	}
 	for _, r := range c.Roles {
-		if !slices.Contains(Roles, r) {
+		if !slices.Contains(roles, r) {
 			v.fail("roles: %q is not one of %s", r, known)
 		}
 	}

@@ -30,7 +30,7 @@ func TestCorpus(t *testing.T) {
 		}
 		must.Do(t, json.Unmarshal(line, &r))
 		got := explain(t, bytes.NewReader(line))[0]
-		want := cause.Classify(cause.Input{Status: r.Status, Text: []byte(r.Body), Variant: Variant(r.Provider, r.API), Provider: r.Provider})
+		want := cause.Classify(cause.Input{Status: r.Status, Text: []byte(r.Body), Variant: variant(r.Provider, r.API), Provider: r.Provider})
 		if got.Cause != want.ID || got.Class != want.Class || got.Known != want.Known || got.Summary == "" || got.Fix == "" || got.Error != "" || got.Provider == "" {
 			t.Errorf("%s: %+v, Classify returns %+v", r.ID, got, want)
 		}

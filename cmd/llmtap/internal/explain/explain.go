@@ -80,15 +80,15 @@ func New(p Printer) *Explainer {
 	return &Explainer{Printer: p, checker: check.NewChecker(rules.InOrder)}
 }
 
-// Argument is the Source of a text given on the command line.
-const Argument = "argument"
+// argument is the Source of a text given on the command line.
+const argument = "argument"
 
 // Inputs explains files and texts and closes the Printer.
 func (e *Explainer) Inputs(inputs []string, stdin io.Reader) error {
 	for _, in := range inputs {
 		explain := func() error { return e.File(in, stdin) }
 		if isText(in) {
-			explain = func() error { return e.Text(Argument, []byte(in)) }
+			explain = func() error { return e.Text(argument, []byte(in)) }
 		}
 		if err := explain(); err != nil {
 			return err

@@ -35,7 +35,7 @@ func (t Text) Print(r *Result) error {
 	switch {
 	case r.ID != "":
 		fmt.Fprintf(&b, "%s\n", t.Style.Bold(r.Source+" ("+terminal.Line(r.ID)+")"))
-	case r.Source != "-" && r.Source != Argument: // a single text needs no name
+	case r.Source != "-" && r.Source != argument: // a single text needs no name
 		b.WriteString(t.Style.Bold(r.Source) + "\n")
 	}
 	line := func(name, text string) {

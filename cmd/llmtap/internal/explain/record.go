@@ -108,8 +108,8 @@ func streamError(d wire.Dialect, text []byte) []byte {
 	return nil
 }
 
-// Variant returns the variant for the names of a provider and an API, or OtherVariant if the provider is unknown.
-func Variant(provider, api string) wire.Variant {
+// variant returns the variant for the names of a provider and an API, or OtherVariant if the provider is unknown.
+func variant(provider, api string) wire.Variant {
 	variants := variantsOf(provider)
 	if d := wire.DialectNamed(api); d != "" {
 		return variantFor(d, variants)

@@ -20,8 +20,8 @@ import (
 // ConfigFile is the file for the server, with hashes of the passwords.
 const ConfigFile = "llmtap-accounts.conf"
 
-// Collector is the user of llmtap. No service can have the name: it is that of the other file.
-const Collector = "llmtap-collector"
+// collector is the user of llmtap. No service can have the name: it is that of the other file.
+const collector = "llmtap-collector"
 
 // A File is a file that Write wrote or kept.
 type File struct {
@@ -40,17 +40,17 @@ func Write(dir, server string, services []string) ([]File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	c, err := credentials(dir, *u, Collector, "LLMTAP_COLLECTOR_NATS_URL")
+	c, err := credentials(dir, *u, collector, "LLMTAP_COLLECTOR_NATS_URL")
 	if err != nil {
 		return nil, err
 	}
 	c.For = "llmtap up"
-	files, llmtap := []File{c.File}, fmt.Sprintf("{user: %s, password: %q}", Collector, c.hash)
+	files, llmtap := []File{c.File}, fmt.Sprintf("{user: %s, password: %q}", collector, c.hash)
 	var users []string
 	services = slices.Compact(slices.Sorted(slices.Values(services)))
 	for _, service := range services {
 		token := event.ServiceToken(service)
-		if token == Collector {
+		if token == collector {
 			return nil, fmt.Errorf("a service cannot have the name %s", service)
 		}
 		c, err := credentials(dir, *u, token, event.EnvNATSURL)

@@ -58,7 +58,7 @@ func TestWrite(t *testing.T) {
 	}
 
 	cfg := jetstream.Default()
-	cfg.URL = login(Collector)
+	cfg.URL = login(collector)
 	conn := must.Get(jetstream.Connect(t.Context(), cfg, nil, nil))(t)
 	defer conn.Close()
 	must.Do(t, conn.Ensure(t.Context()), "llmtap cannot create its streams")
@@ -80,5 +80,5 @@ func TestWrite(t *testing.T) {
 		t.Error("a wrong password is accepted")
 	}
 	must.Fail(t, must.Err(Write(dir, "nats://u:p@h", nil)), "", "a URL with a user is accepted")
-	must.Fail(t, must.Err(Write(dir, "nats://h", []string{Collector})), "", "a service with the name of llmtap's user is accepted")
+	must.Fail(t, must.Err(Write(dir, "nats://h", []string{collector})), "", "a service with the name of llmtap's user is accepted")
 }

@@ -38,8 +38,8 @@ type Entry struct {
 	RejectedBy []string `json:"rejected_by"` // of a rule, as dialect/variant; never nil
 }
 
-// All returns the entries by kind. A cause with the id of a rule is the failure for this rule, and has no entry of its own.
-func All() (all []Entry) {
+// entries returns the entries by kind. A cause with the id of a rule is the failure for this rule, and has no entry of its own.
+func entries() (all []Entry) {
 	for _, r := range rules.All {
 		_, doc, _ := strings.Cut(r.Doc, "\n")
 		all = append(all, Entry{"rule", r.ID, r.Title(), strings.TrimSpace(doc), r.Fix, rejectedBy(r)})
@@ -61,7 +61,7 @@ func All() (all []Entry) {
 
 // IDs returns the ids of all entries.
 func IDs() (ids []string) {
-	for _, e := range All() {
+	for _, e := range entries() {
 		ids = append(ids, e.ID)
 	}
 	return ids
@@ -84,7 +84,7 @@ func rejectedBy(r *check.Rule) []string {
 
 // Select returns the entries with these ids, or all of a kind, or all. An unknown id is an error that names similar ones.
 func Select(ids []string, kind string) ([]Entry, error) {
-	all := All()
+	all := entries()
 	if kind != "" {
 		all = slices.DeleteFunc(all, func(e Entry) bool { return e.Kind != kind })
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Names are the faults, the first segments of paths. The second segment is the status: /drip/500/v1/chat/completions.
-var Names = []string{"ok", "drip", "stall", "reset", "close", "huge", "half-head", "chunks"}
+// names are the faults, the first segments of paths. The second segment is the status: /drip/500/v1/chat/completions.
+var names = []string{"ok", "drip", "stall", "reset", "close", "huge", "half-head", "chunks"}
 
 const (
 	body      = `{"error":{"message":"the provider failed"}}`

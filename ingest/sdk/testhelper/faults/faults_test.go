@@ -41,7 +41,7 @@ func TestGoHook(t *testing.T) {
 	table := []string{fmt.Sprintf("%-34s %12s %18s", "added by the hook, ms", "call: p50 worst", "next: p50 worst")}
 	t.Run("faults", func(t *testing.T) {
 		for _, status := range []int{500, 200} {
-			for _, name := range Names {
+			for _, name := range names {
 				for _, how := range []string{"read", "close", "close, wrapped transport"} {
 					t.Run(fmt.Sprintf("%s/%d/%s", name, status, how), func(t *testing.T) {
 						t.Parallel()
