@@ -168,11 +168,11 @@ func (o Options) writePage(w io.Writer, kind, id string) error {
 	return err
 }
 
-// body is the format of Write that writes only the request of an exchange.
-const body = "body"
+// Body is the format of Write that writes only the request of an exchange.
+const Body = "body"
 
 // Formats are the formats of Write.
-var Formats = append(slices.Clone(table.Formats), body)
+var Formats = append(slices.Clone(table.Formats), Body)
 
 // Write writes the exchange or conversation with this id or prefix. If parts of an exchange are not stored, it writes the
 // others and returns an error.
@@ -181,13 +181,13 @@ func (s Store) Write(ctx context.Context, w io.Writer, id string, o Options) err
 	switch {
 	case err != nil:
 		return err
-	case o.Tool != "" && o.Format == body:
+	case o.Tool != "" && o.Format == Body:
 		return command.BadInputf("--format body requires a call, without --tool")
 	case o.Tool != "":
 		return s.writeTool(ctx, w, exchange, conversation, o)
 	case exchange != "":
 		return s.writeExchange(ctx, w, exchange, o)
-	case o.Format == body:
+	case o.Format == Body:
 		return command.BadInputf("%q is a conversation: --format body requires a call", id)
 	}
 	c, err := s.Conversation(ctx, conversation, o.Limit, o.Full)
@@ -228,7 +228,7 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 	}
 	body, complete := e.Body()
 	switch {
-	case o.Format == body && complete:
+	case o.Format == Body && complete:
 		_, err = fmt.Fprintln(terminal.Exact(w), body)
 	case o.Format == command.JSON:
 		err = command.WriteJSON(w, e.object())
@@ -241,7 +241,7 @@ func (s Store) writeExchange(ctx context.Context, w io.Writer, id string, o Opti
 			err = o.writePage(w, "exchange", id)
 		}
 	}
-	if err != nil || complete || e.withheld || e.degraded && o.Format != body {
+	if err != nil || complete || e.withheld || e.degraded && o.Format != Body {
 		return err
 	}
 	return fmt.Errorf("call %s is incomplete; not stored: %s", id, e.Missing[0])
