@@ -217,7 +217,7 @@ func (p *Page) loaded() int {
 // Eval evaluates JavaScript, awaits it if it is a promise, and decodes its value into result, unless that is nil.
 func (p *Page) Eval(script string, result any) {
 	p.t.Helper()
-	must.Do(p.t, p.eval(script, result), script)
+	must.Do(p.t, p.eval(script, result), fmt.Sprintf("%.200s", script))
 }
 
 func (p *Page) eval(script string, result any) error {

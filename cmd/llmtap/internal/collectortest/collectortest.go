@@ -161,10 +161,11 @@ func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
 	if err != nil || report.Exchanges == 0 {
 		t.Fatalf("run the agents: %+v, %v", report, err)
 	}
+	var counts map[string]uint64
 	must.Wait(t, fmt.Sprint(report.Published, " calls are stored"), func() bool {
-		counts, err := sink.Counts(t.Context())
+		counts, err = sink.Counts(t.Context())
 		return err == nil && counts["exchanges"] >= report.Published
-	})
+	}, func() any { return fmt.Sprint(counts, err) })
 }
 
 // WithProvider configures the proxy of cfg to listen on a free port, record full bodies and forward calls to a strict

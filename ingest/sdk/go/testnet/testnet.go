@@ -44,6 +44,7 @@ type Link struct {
 	target string
 	stop   func()       // nil while the link is closed
 	pause  sync.RWMutex // locked while the link is paused
+	paused bool
 }
 
 // NewLink returns a closed link to target, a host with a port. It is closed when the test ends.
@@ -89,11 +90,14 @@ func (l *Link) Open() {
 		for c := range conns {
 			_ = c.Close()
 		}
+		if l.paused { // a test that failed
+			l.Resume()
+		}
 		copies.Wait()
 	}
 }
 
-// Close closes the connections and accepts no more. The link must not be paused.
+// Close closes the connections and accepts no more. What a paused link holds is lost.
 func (l *Link) Close() {
 	if l.stop != nil {
 		l.stop()
@@ -102,10 +106,16 @@ func (l *Link) Close() {
 }
 
 // Pause stops transporting bytes, as a network does that is cut: connections stay open. Resume goes on.
-func (l *Link) Pause() { l.pause.Lock() }
+func (l *Link) Pause() {
+	l.pause.Lock()
+	l.paused = true
+}
 
 // Resume transports bytes again.
-func (l *Link) Resume() { l.pause.Unlock() }
+func (l *Link) Resume() {
+	l.paused = false
+	l.pause.Unlock()
+}
 
 type writer struct {
 	l *Link
