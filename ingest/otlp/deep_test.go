@@ -1,13 +1,13 @@
 package otlp
 
 import (
+	"encoding/binary"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/llmtap/llmtap/ingest/sdk/go/must"
@@ -49,8 +49,7 @@ func TestNesting(t *testing.T) {
 	f("application/json", nestedJSON(20), 200)
 	f("application/json", nestedJSON(1_000_000), 400)
 
-	q := ptraceotlp.NewExportRequest()
-	must.Do(t, q.UnmarshalProto(nestedProto(10_000)))
-	_, err := ptraceotlp.NewGRPCClient(serveGRPC(t, new(store), 1<<20)).Export(t.Context(), q)
-	must.Equal(t, status.Code(err), codes.InvalidArgument, "over gRPC: %v: code", err)
+	deep := nestedProto(10_000)
+	call := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(deep))), deep...)
+	must.Equal(t, post(t, h, tracesMethod, mediaGRPC, "", call).Header().Get("Grpc-Status"), strconv.Itoa(int(codes.InvalidArgument)), "status of gRPC")
 }

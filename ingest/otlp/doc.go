@@ -77,7 +77,7 @@
 // receivers share, before it is read; when that is used up, the exporter is told when to send the payload again. A payload has
 // at most 16,384 LLM calls.
 //
-// Values nested more than 128 deep are refused before they are decoded, because the decoders recurse: 14 MB of nested lists
+// Values nested over 49 deep, in JSON over 125, are refused, because the decoders recurse: 14 MB of nested lists would
 // end the process. Up to 131,072 spans are remembered (20 MiB), and the newest 32 calls of 16,384 parents (56 MiB at most);
 // the oldest are forgotten. NATS keeps 32 MiB of them for two hours. 4,096 messages are read of a span, and 4 KiB of an error
 // text, in which credentials are masked.

@@ -99,13 +99,13 @@ func appendMessage(b []byte, field protowire.Number, message []byte) []byte {
 
 // decode decodes a payload. The messages of requests have the fields of the data that a file would contain.
 func decode[T any](body []byte, media string, fromProto, fromJSON func([]byte) (T, error)) (data T, err error) {
-	from, deep := fromProto, tooDeep(body, typeRequest, 0)
-	if media == mediaJSON {
-		from, deep = fromJSON, tooDeepJSON(body)
-	}
-	err = errNesting
-	if !deep {
-		data, err = from(body)
+	switch {
+	case media != mediaJSON:
+		data, err = fromProto(body)
+	case tooDeep(body):
+		err = errNesting
+	default:
+		data, err = fromJSON(body)
 	}
 	if err != nil {
 		return data, &httpbody.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf("decode the payload: %v", err)}
