@@ -105,6 +105,7 @@ type counter struct {
 
 	hour   int64
 	values [labelTool + 1]map[string]struct{} // label values seen in this hour
+	newest [labelTool + 1]string              // of values, the newest one of each label, which the next call often has
 }
 
 func newCounter(cfg *Config) *counter {
@@ -156,24 +157,25 @@ func (c *counter) newHour(now time.Time) {
 		for i := range c.values {
 			clear(c.values[i])
 		}
+		clear(c.newest[:])
 	}
 }
 
 func (c *counter) limited(label int, v string) string {
-	if v == "" {
+	if v == "" || v == c.newest[label] {
 		return v
 	}
 	if len(v) > maxLabelBytes {
 		v = strings.Clone(limit.Text(v, maxLabelBytes))
 	}
 	seen := c.values[label]
-	if _, ok := seen[v]; ok {
-		return v
+	if _, ok := seen[v]; !ok {
+		if len(seen) >= c.limit {
+			return other
+		}
+		seen[v] = struct{}{}
 	}
-	if len(seen) >= c.limit {
-		return other
-	}
-	seen[v] = struct{}{}
+	c.newest[label] = v
 	return v
 }
 

@@ -64,7 +64,7 @@ func (m *prompts) request(s *step, p *pending, q *facts.Request, body []byte, mi
 	if len(c.Policy.Parameters) > 0 || c.Policy.KeySeparates {
 		now.Parameters = c.Policy.Digest(setup.Parameters, body, said.Key)
 	}
-	now.Tools = m.toolSet(q, setup.Tools.Of(body), body, shape)
+	now.Tools = m.toolSet(q, body, shape)
 	m.system(c, q, turn, setup.System.Of(body), body, shape)
 	if c.Policy.Images && slices.ContainsFunc(q.Messages, func(m facts.Message) bool { return m.Parts&facts.PartImage != 0 }) {
 		now.Flags |= promptcache.HasImages
@@ -137,15 +137,15 @@ func (m *prompts) policy(t wire.Target, marked bool) *promptcache.Policy {
 }
 
 // toolSet returns what is remembered of the tools of a request; nil if there are none.
-func (m *prompts) toolSet(q *facts.Request, tools, body []byte, shape bool) *promptcache.ToolSet {
-	if len(tools) == 0 {
+func (m *prompts) toolSet(q *facts.Request, body []byte, shape bool) *promptcache.ToolSet {
+	setup := q.Setup()
+	if setup.Tools == (facts.Span{}) {
 		return nil
 	}
-	key := xxh3.Hash(tools)
-	set, ok := m.tools[key]
+	set, ok := m.tools[setup.ToolsHash]
 	if !ok {
 		declared := func(yield func(string, []byte) bool) {
-			for _, at := range q.Setup().Each {
+			for _, at := range setup.Each {
 				tool := at.Of(body)
 				if !yield(m.strings.name([]byte(facts.ToolName(tool))), session.Unmark(nil, tool)) {
 					return
@@ -156,7 +156,7 @@ func (m *prompts) toolSet(q *facts.Request, tools, body []byte, shape bool) *pro
 			m.buf = appendStable(m.buf[:0], tool, shape)
 			return m.buf
 		}
-		set = put(m.tools, key, promptcache.NewToolSet(declared, func(tool []byte) int { return int(textSize(tool, shape)) }, stable))
+		set = put(m.tools, setup.ToolsHash, promptcache.NewToolSet(declared, func(tool []byte) int { return int(textSize(tool, shape)) }, stable))
 	}
 	return set
 }

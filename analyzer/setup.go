@@ -58,11 +58,10 @@ func put[K comparable, V any](m map[K]V, key K, v V) V {
 func (u *setups) read(e *Exchange, f *facts.Request, lead int, body []byte) {
 	shape, setup := e.Capture == event.CaptureShape, f.Setup()
 	e.PromptHash = u.prompt(f.Messages[:lead], setup.System.Of(body), body, shape)
-	if tools := setup.Tools.Of(body); len(f.Tools) > 0 {
-		key := xxh3.Hash(tools)
-		set, ok := u.tools[key]
+	if len(f.Tools) > 0 {
+		set, ok := u.tools[setup.ToolsHash]
 		if !ok {
-			set = put(u.tools, key, u.toolSet(f.Tools, tools, shape))
+			set = put(u.tools, setup.ToolsHash, u.toolSet(f.Tools, setup.Tools.Of(body), shape))
 		}
 		e.ToolsHash, e.Tools = set.hash, set.names
 	}

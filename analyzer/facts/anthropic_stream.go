@@ -219,7 +219,7 @@ func (b *anthropicPartial) finish(cut bool) ResponseCall {
 		return c
 	}
 	if len(b.tail) > 0 {
-		if v := checkArgs(appendQuoted(nil, b.tail)); v != ArgsEmpty {
+		if v := checkText(b.tail); v != ArgsEmpty {
 			c.Arguments, c.Args, c.ArgsKind = string(b.tail), v, String
 			if v == ArgsObject {
 				c.ArgsKind = Object

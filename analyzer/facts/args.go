@@ -49,6 +49,12 @@ func checkArgs(raw []byte) Args {
 	return verdict
 }
 
+// checkText is checkArgs for a decoded text.
+func checkText(text []byte) Args {
+	var quoted [512]byte
+	return checkArgs(appendQuoted(quoted[:0], text))
+}
+
 // checkShapedArgs returns the verdict on arguments that capture mode "shape" could not parse and replaced with
 // ~<bytes>:<hash>:bad, or with ~<bytes>:<hash>:multi for several JSON values.
 func checkShapedArgs(raw []byte) Args {

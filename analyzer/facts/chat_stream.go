@@ -175,7 +175,7 @@ func (p *partialCall) call() ResponseCall {
 	switch {
 	case p.custom:
 	case p.argsKind == String:
-		c.Args = checkArgs(appendQuoted(nil, p.args))
+		c.Args = checkText(p.args)
 	case p.argsKind == Object:
 		c.Args = ArgsObject
 	}

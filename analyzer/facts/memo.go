@@ -123,12 +123,11 @@ func (c *memoCursor) next() (whole, entry []byte) {
 	if len(c.rest) == 0 {
 		return nil, nil
 	}
-	r := entryReader(c.rest)
+	r := entryReader{b: c.rest}
 	n := r.number()
-	end := len(c.rest) - len(r) + n
-	whole = c.rest[:end]
-	c.rest = c.rest[end:]
-	return whole, r[:n]
+	whole = c.rest[:r.i+n]
+	c.rest = c.rest[len(whole):]
+	return whole, whole[r.i:]
 }
 
 // recalled restores the current message into m if a known request has the same message at the same position, and reports
@@ -214,32 +213,32 @@ func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 	return false
 }
 
-// declared reads the current value, which declares the tools.
+// declared reads the current value, which declares the tools, or restores the facts of the tools from the Memo. If OpenTools was
+// already set, it always reads the value, because an entry could not record whether this value sets OpenTools.
 func (f *Request) declared(s *scanner, read func(*Request, *scanner)) {
-	start := s.i
-	f.readTools(s, read)
+	r := &f.recall
+	r.tools = r.tools[:0]
+	start, remembers := s.i, r.memo != nil && !f.OpenTools
+	if !remembers || !f.recalledTools(s) {
+		dropped, k := f.Dropped, s.kind()
+		read(f, s)
+		f.setup.ToolsHash = xxh3.Hash(s.b[start:s.i])
+		if remembers && s.err == nil && f.Dropped == dropped && (k == Array || k == Object) {
+			r.tools = f.appendTools(r.tools, Span{start, s.i})
+		}
+	}
 	f.setup.Tools = Span{start, s.i}
 }
 
-// readTools restores the facts of the tools from the Memo, or calls read if they are not there. If OpenTools was already
-// set, readTools always calls read, because an entry could not record whether this value sets OpenTools.
-func (f *Request) readTools(s *scanner, read func(*Request, *scanner)) {
+// recalledTools restores the facts of the tools if a known request has the same tools, and reports whether it did.
+func (f *Request) recalledTools(s *scanner) bool {
 	r := &f.recall
-	r.tools = r.tools[:0]
-	if r.memo == nil || f.OpenTools {
-		read(f, s)
-		return
-	}
 	for i := range r.memo.lines {
 		l := &r.memo.lines[i]
 		if entry := l.data[:l.tools]; len(entry) > 0 && f.restoreTools(s, entry) {
 			r.tools = append(r.tools, entry...)
-			return
+			return true
 		}
 	}
-	start, dropped, k := s.i, f.Dropped, s.kind()
-	read(f, s)
-	if s.err == nil && f.Dropped == dropped && (k == Array || k == Object) {
-		r.tools = f.appendTools(r.tools, s.b, Span{start, s.i})
-	}
+	return false
 }

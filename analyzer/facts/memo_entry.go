@@ -3,8 +3,6 @@ package facts
 import (
 	"bytes"
 	"encoding/binary"
-
-	"github.com/zeebo/xxh3"
 )
 
 // An entry of a Memo consists of varints, hashes of eight bytes, and texts (see appendPlaced). Small enumerations share a
@@ -211,11 +209,10 @@ func appendMark(e []byte, at int, m Mark) []byte {
 	return appendNumber(e, at<<1)
 }
 
-// appendTools appends the entry of the tools that body[at.Start:at.End] declares. Their names are copied, because searching for
-// each of them would not be linear.
-func (f *Request) appendTools(e, body []byte, at Span) []byte {
-	b := at.Of(body)
-	e = binary.LittleEndian.AppendUint64(appendNumber(e, len(b)), xxh3.Hash(b))
+// appendTools appends the entry of the tools that are declared at a part of the body. Their names are copied, because searching for each
+// of them would not be linear.
+func (f *Request) appendTools(e []byte, at Span) []byte {
+	e = binary.LittleEndian.AppendUint64(appendNumber(e, at.End-at.Start), f.setup.ToolsHash)
 	flags := 0
 	if f.HasTools {
 		flags |= 1

@@ -2,31 +2,36 @@ package facts
 
 import "encoding/binary"
 
-// An entryReader reads an entry of a Memo. Entries are trusted, because this package wrote them.
-type entryReader []byte
-
-func (r *entryReader) uvarint() uint64 {
-	b := *r
-	switch {
-	case b[0] < 0x80:
-		*r = b[1:]
-		return uint64(b[0])
-	case b[1] < 0x80:
-		*r = b[2:]
-		return uint64(b[0]&0x7f) | uint64(b[1])<<7
-	}
-	n, w := binary.Uvarint(b)
-	*r = b[w:]
-	return n
+// An entryReader reads an entry of a Memo from i on. Entries are trusted, because this package wrote them.
+type entryReader struct {
+	b []byte
+	i int
 }
 
-func (r *entryReader) number() int { return int(r.uvarint()) }
+// number reads a number. Most have one byte, for which it is inlined.
+func (r *entryReader) number() int {
+	if c := r.b[r.i]; c < 0x80 {
+		r.i++
+		return int(c)
+	}
+	return r.longNumber()
+}
+
+func (r *entryReader) longNumber() int {
+	b := r.b[r.i:]
+	if b[1] < 0x80 {
+		r.i += 2
+		return int(b[0]&0x7f) | int(b[1])<<7
+	}
+	n, w := binary.Uvarint(b)
+	r.i += w
+	return int(n)
+}
 
 // word reads eight bytes.
 func (r *entryReader) word() uint64 {
-	h := binary.LittleEndian.Uint64(*r)
-	*r = (*r)[8:]
-	return h
+	r.i += 8
+	return binary.LittleEndian.Uint64(r.b[r.i-8:])
 }
 
 // text reads a text; zero is the index in the body at which the value of the entry starts. A copied text is copied again,
@@ -41,14 +46,13 @@ func (r *entryReader) text(s *scanner, zero int) []byte {
 		at := zero + r.number()
 		return s.b[at : at+size : at+size]
 	}
-	t := s.keep((*r)[:size])
-	*r = (*r)[size:]
-	return t
+	r.i += size
+	return s.keep(r.b[r.i-size : r.i])
 }
 
 // restore reads entry into m, which is empty, if the entry is that of the current message, and reports whether it did.
 func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) bool {
-	r := entryReader(entry)
+	r := entryReader{b: entry}
 	size, hash := r.number(), r.word()
 	if !f.isKnown(s, size, hash, likely) {
 		return false
@@ -74,7 +78,7 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 		m.CallID = r.text(s, zero)
 	}
 	if head&memoParts != 0 {
-		m.Parts, m.PartCount, m.FirstPart = Parts(r.uvarint()), r.number(), Parts(r.uvarint())
+		m.Parts, m.PartCount, m.FirstPart = Parts(r.number()), r.number(), Parts(r.number())
 	}
 	if head&memoHash != 0 {
 		m.ContentHash = r.word()
@@ -86,7 +90,7 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 		m.Thought = r.word()
 	}
 	if head&memoFields != 0 {
-		m.Fields, m.NullFields = Fields(r.uvarint()), Fields(r.uvarint())
+		m.Fields, m.NullFields = Fields(r.number()), Fields(r.number())
 		m.OtherField = r.text(s, zero)
 	}
 	marks := f.cache.Marks
@@ -150,12 +154,12 @@ func (r *entryReader) call(s *scanner, m *Message, c *Call) {
 		c.ArgsHash, c.ArgsBytes = r.word(), r.number()
 	}
 	if head&memoCallFields != 0 {
-		c.Fields = Fields(r.uvarint())
+		c.Fields = Fields(r.number())
 	}
 }
 
 func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
-	head := r.uvarint()
+	head := r.number()
 	p.IDKind, p.NameKind, p.Content, p.IsError = Kind(head&7), Kind(head>>3&7), Kind(head>>6&7), head&memoError != 0
 	p.Start, p.End = m.Start, m.End
 	if head&memoWhole == 0 {
@@ -170,21 +174,22 @@ func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 		p.ContentBytes = r.number()
 	}
 	if head&memoReplyParts != 0 {
-		p.Parts, p.PartCount = Parts(r.uvarint()), r.number()
+		p.Parts, p.PartCount = Parts(r.number()), r.number()
 	}
 	if head&memoAfter != 0 {
-		p.After = Parts(r.uvarint())
+		p.After = Parts(r.number())
 	}
 }
 
 // restoreTools reads the facts of the tools from entry if the entry is that of the current value, and reports whether it
 // did.
 func (f *Request) restoreTools(s *scanner, entry []byte) bool {
-	r := entryReader(entry)
-	size := r.number()
-	if !f.isKnown(s, size, r.word(), false) {
+	r := entryReader{b: entry}
+	size, hash := r.number(), r.word()
+	if !f.isKnown(s, size, hash, false) {
 		return false
 	}
+	f.setup.ToolsHash = hash
 	flags := r.number()
 	f.HasTools, f.OpenTools, f.HasFunctions, f.Builtins = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
 	f.ToolCount, f.Tools, f.Spaced, f.setup.Each = r.number(), f.Tools[:0], f.Spaced[:0], f.setup.Each[:0]
@@ -201,7 +206,7 @@ func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 		end = start + r.number()
 		f.setup.Each = append(f.setup.Each, Span{start, end})
 	}
-	for len(r) > 0 {
+	for r.i < len(r.b) {
 		at, hour := r.mark()
 		f.mark(cacheMark{true, hour}, InTools, at, 0)
 	}

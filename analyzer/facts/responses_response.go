@@ -327,7 +327,7 @@ func (o *outItem) call() ResponseCall {
 	switch {
 	case o.custom: // free text
 	case o.textKind == String:
-		c.Args = checkArgs(appendQuoted(nil, o.text))
+		c.Args = checkText(o.text)
 	case o.textKind == Object:
 		c.Args = ArgsObject
 	}

@@ -4,6 +4,7 @@ package facts
 type Setup struct {
 	System     Span        // the system prompt outside the messages; empty if there is none
 	Tools      Span        // the declared tools; empty if there are none
+	ToolsHash  uint64      // hash of the bytes of Tools
 	Each       []Span      // the tools that Request.ToolCount counts, in order; see ToolName
 	Parameters []Parameter // sampling and output parameters, in the order of the body
 }
