@@ -470,15 +470,10 @@ func scripts(w *attackWorld, l string) string {
 	if r.code != http.StatusOK {
 		return r.status() + r.body
 	}
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	must.Wait(w.T, "the call is stored", func() bool {
 		res, err := w.plain.rows.query(w.Context(), "SELECT count() FROM exchanges_final WHERE status = 400 AND position(service, 'onerror') > 0")
-		if err == nil && res.Rows[0][0].(uint64) > 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			return fmt.Sprint("the call is not stored: ", err)
-		}
-	}
+		return err == nil && res.Rows[0][0].(uint64) > 0
+	})
 	escaped := strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(script), "+", "%20"), "%2F", "%252F")
 	path := url.QueryEscape(script)
 	found := 0

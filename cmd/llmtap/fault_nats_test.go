@@ -107,20 +107,19 @@ func (n *natsProcess) start(t *testing.T) {
 // awaitReady waits until the server greets clients.
 func (n *natsProcess) awaitReady(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	must.Wait(t, n.Name+" accepts clients", func() bool {
 		c, err := net.DialTimeout("tcp", net.JoinHostPort(n.Host, strconv.Itoa(n.Port)), time.Second)
 		if err != nil {
-			continue
+			return false
 		}
+		defer c.Close()
 		_ = c.SetReadDeadline(time.Now().Add(time.Second))
 		line, _ := bufio.NewReader(c).ReadString('\n')
-		c.Close()
-		if strings.HasPrefix(line, "INFO ") {
-			return
-		}
-	}
-	log, _ := os.ReadFile(n.Dir + ".log")
-	t.Fatalf("%s accepts no clients\n%s", n.Name, log)
+		return strings.HasPrefix(line, "INFO ")
+	}, func() any {
+		log, _ := os.ReadFile(n.Dir + ".log")
+		return string(log)
+	})
 }
 
 // stop stops the server as an operator does.
@@ -200,31 +199,21 @@ func (c *natsCluster) url() string {
 // leader returns the node that leads the event stream.
 func (c *natsCluster) leader(t *testing.T) *natsProcess {
 	t.Helper()
-	var name string
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	leader := -1
+	must.Wait(t, "the stream has a leader", func() bool {
 		s, err := c.js.Stream(t.Context(), event.StreamEvents)
-		if err != nil || s.CachedInfo().Cluster == nil {
-			continue
+		if err == nil && s.CachedInfo().Cluster != nil {
+			leader = slices.IndexFunc(c.nodes, func(n *natsProcess) bool { return n.Name == s.CachedInfo().Cluster.Leader })
 		}
-		name = s.CachedInfo().Cluster.Leader
-		if i := slices.IndexFunc(c.nodes, func(n *natsProcess) bool { return n.Name == name }); i >= 0 {
-			return c.nodes[i]
-		}
-	}
-	t.Fatalf("the stream has no leader, last %q", name)
-	return nil
+		return leader >= 0
+	})
+	return c.nodes[leader]
 }
 
 // awaitReplicas waits until all replicas of the streams are current.
 func (c *natsCluster) awaitReplicas(t *testing.T) {
 	t.Helper()
-	var behind string
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		if behind = c.behind(t); behind == "" {
-			return
-		}
-	}
-	t.Fatal(behind)
+	must.Wait(t, "all replicas are current", func() bool { return c.behind(t) == "" }, func() any { return c.behind(t) })
 }
 
 // behind describes the first replica that is not current, or "".

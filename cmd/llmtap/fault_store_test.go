@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -109,23 +110,13 @@ func killInserting(r *faultRun) func() {
 // engineIn returns the process of the ClickHouse whose data directory is dir.
 func engineIn(t *testing.T, parent int, dir string) int {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		procs, _ := filepath.Glob("/proc/[0-9]*")
-		for _, p := range procs {
-			if procField(p, "PPid") != strconv.Itoa(parent) {
-				continue
-			}
-			files, _ := filepath.Glob(filepath.Join(p, "fd", "*"))
-			for _, f := range files {
-				if at, _ := os.Readlink(f); strings.HasPrefix(at, filepath.Join(dir, "data")+"/") {
-					pid, _ := strconv.Atoi(filepath.Base(p))
-					return pid
-				}
-			}
-		}
-	}
-	t.Fatalf("no ClickHouse uses %s", dir)
-	return 0
+	return waitChild(t, parent, "ClickHouse uses "+dir, func(proc string) bool {
+		files, _ := filepath.Glob(filepath.Join(proc, "fd", "*"))
+		return slices.ContainsFunc(files, func(f string) bool {
+			at, _ := os.Readlink(f)
+			return strings.HasPrefix(at, filepath.Join(dir, "data")+"/")
+		})
+	})
 }
 
 // clickHouseDir returns the directory of the embedded ClickHouse.

@@ -49,14 +49,13 @@ func newFindTest(t *testing.T, dir, token string) *findTest {
 // waitFailed waits until both calls are stored and returns the id of the failed one.
 func (f *findTest) waitFailed(query func(context.Context, string, map[string]string) (*clickhouse.Result, error)) string {
 	f.t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		res, err := query(f.t.Context(), "SELECT argMax(exchange_id, failed) FROM exchanges_final HAVING count() = 2", nil)
-		if err == nil && len(res.Rows) == 1 {
-			return res.Rows[0][0].(string)
-		}
-	}
-	f.t.Fatal("the calls were not stored")
-	return ""
+	var res *clickhouse.Result
+	must.Wait(f.t, "the calls are stored", func() (ok bool) {
+		var err error
+		res, err = query(f.t.Context(), "SELECT argMax(exchange_id, failed) FROM exchanges_final HAVING count() = 2", nil)
+		return err == nil && len(res.Rows) == 1
+	})
+	return res.Rows[0][0].(string)
 }
 
 // file writes a configuration file.

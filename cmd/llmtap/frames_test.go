@@ -210,15 +210,11 @@ func TestFrames(t *testing.T) {
 		}
 	}
 	var diff string
-	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+	must.Wait(t, fmt.Sprintf("rows of %d messages are the same", len(messages)), func() bool {
 		got, err := readRows(t, rows, js)
-		if diff = cmp.Diff(want, got); err == nil && diff == "" {
-			break
-		}
-		if time.Since(start) > 2*time.Minute {
-			t.Fatalf("rows of %d messages differ: %v\n%s", len(messages), err, diff)
-		}
-	}
+		diff = cmp.Diff(want, got)
+		return err == nil && diff == ""
+	}, func() any { return diff })
 	for _, table := range []string{"exchanges", "findings", "tool_calls", "runs"} {
 		id := map[string]string{"exchanges": "exchange_id", "findings": "finding_id"}[table]
 		if id == "" {

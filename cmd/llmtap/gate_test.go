@@ -81,12 +81,10 @@ func (g *gateTest) rollout(healthy string, tasks int, d time.Duration) {
 	if err != nil {
 		g.t.Error(err)
 	}
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if now, err := g.sink.Counts(g.t.Context()); err == nil && now["exchanges"] >= before["exchanges"]+r.Published {
-			return
-		}
-	}
-	g.t.Error("the calls were not stored")
+	must.Wait(g.t, "the calls are stored", func() bool {
+		now, err := g.sink.Counts(g.t.Context())
+		return err == nil && now["exchanges"] >= before["exchanges"]+r.Published
+	})
 }
 
 // gate runs llmtap gate and returns its JSON report, its text and its exit code.

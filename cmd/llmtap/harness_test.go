@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,23 +102,13 @@ func (u *upProcess) stop(t *testing.T) {
 // ready waits until u is ready.
 func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
-	var last string
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if last = u.readiness(); strings.HasPrefix(last, "ready") {
-			return
-		}
-	}
-	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
+	waitFor(t, u, "readiness", func() bool { return strings.HasPrefix(u.readiness(), "ready") })
 }
 
 // waitFor waits until done returns true.
 func waitFor(t *testing.T, up *upProcess, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timeout waiting for %s\n%s%s", what, up.stdout.String(), up.stderr.String())
-		}
-	}
+	must.Wait(t, what, done, func() any { return up.readiness() + "\n" + up.stdout.String() + up.stderr.String() })
 }
 
 // inBanner waits until u has printed a match of pattern, which happens a moment after it is ready, and returns its first group.
@@ -193,33 +184,31 @@ func (u *upProcess) rows() *store {
 func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 	t.Helper()
 	s := u.rows()
-	var err error
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if _, err = s.query(t.Context(), "SELECT 1"); err == nil {
-			return s.sink
-		}
-	}
-	t.Fatalf("reach the collector's ClickHouse: %v\n%s", err, u.stderr.String())
-	return nil
+	waitFor(t, u, "ClickHouse answers", func() bool { return must.Err(s.query(t.Context(), "SELECT 1")) == nil })
+	return s.sink
 }
 
 // clickhouseChild returns the pid of the embedded ClickHouse of parent once it runs.
 func clickhouseChild(t *testing.T, parent int) int {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	return waitChild(t, parent, "ClickHouse runs", func(proc string) bool {
+		env, err := os.ReadFile(filepath.Join(proc, "environ"))
+		return err == nil && bytes.HasPrefix(env, []byte("LLMTAP_CHDB_CHILD="))
+	})
+}
+
+// waitChild returns the pid of the child of a process whose directory in /proc is the wanted one, once there is one.
+func waitChild(t *testing.T, parent int, what string, wanted func(proc string) bool) (pid int) {
+	t.Helper()
+	must.Wait(t, what, func() bool {
 		dirs, _ := filepath.Glob("/proc/[0-9]*")
-		for _, dir := range dirs {
-			env, err := os.ReadFile(filepath.Join(dir, "environ"))
-			if err != nil || !bytes.HasPrefix(env, []byte("LLMTAP_CHDB_CHILD=")) || procField(dir, "PPid") != strconv.Itoa(parent) {
-				continue
-			}
-			if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
-				return pid
-			}
+		i := slices.IndexFunc(dirs, func(dir string) bool { return procField(dir, "PPid") == strconv.Itoa(parent) && wanted(dir) })
+		if i >= 0 {
+			pid, _ = strconv.Atoi(filepath.Base(dirs[i]))
 		}
-	}
-	t.Fatalf("process %d has no ClickHouse", parent)
-	return 0
+		return i >= 0
+	})
+	return pid
 }
 
 // procField returns a field of /proc/PID/status without its unit, or "" if the process has exited.

@@ -124,13 +124,12 @@ func (c *alertCluster) put(t *testing.T, key string, v any) {
 // message waits for a message about a service, with a text in its blocks.
 func (c *alertCluster) message(t *testing.T, service, text string) slack.Message {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if m, ok := c.shown(service, text); ok {
-			return m
-		}
-	}
-	t.Fatalf("no message about %s with %q\n%s", service, text, c.leader.stderr.String())
-	return slack.Message{}
+	var m slack.Message
+	must.Wait(t, fmt.Sprintf("a message about %s with %q", service, text), func() (ok bool) {
+		m, ok = c.shown(service, text)
+		return ok
+	}, func() any { return c.leader.stderr.String() })
+	return m
 }
 
 // shown returns the first message about a service, with a text in its blocks, if there is one.
@@ -191,17 +190,16 @@ func (c *alertCluster) incident(t *testing.T) (other *upProcess) {
 	await(t, c.leader, "severity=critical service="+ackedService, 0) // its first evaluation may have seen a part of the calls
 	c.message(t, ackedService, "")
 	var acked time.Time
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	must.Wait(t, "Slack shows the acknowledgement", func() bool {
 		for _, g := range c.groups(t) {
 			if strings.Contains(g.Key, ackedService) && !g.Since().Equal(acked) {
 				acked = g.Since()
 				c.put(t, engine.AckStoreKey(g.Key), engine.StoredAck{Ack: alerts.Ack{Group: g.Key, Incident: acked, By: "U1", ByName: "anna", At: now}})
 			}
 		}
-		if _, ok := c.shown(ackedService, "Acknowledged by"); ok {
-			break
-		}
-	}
+		_, ok := c.shown(ackedService, "Acknowledged by")
+		return ok
+	})
 	time.Sleep(500 * time.Millisecond) // until this is stored: whoever dies in between may repeat it once
 	return other
 }
@@ -226,13 +224,12 @@ func (c *alertCluster) groups(t *testing.T) (list []alerts.Group) {
 func (c *alertCluster) check(t *testing.T, before slack.Message) {
 	t.Helper()
 	var after slack.Message
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if after = c.message(t, ackedService, "Acknowledged by"); after.Updates > before.Updates {
-			break
-		}
-	}
+	must.Wait(t, "the message is updated", func() bool {
+		after = c.message(t, ackedService, "Acknowledged by")
+		return after.Updates > before.Updates
+	})
 	messages, lines := c.about(ackedService)
-	if after.TS != before.TS || after.Updates <= before.Updates || messages != 1 {
+	if after.TS != before.TS || messages != 1 {
 		t.Errorf("%d messages about the old incident, the first one with %d and then %d updates", messages, before.Updates, after.Updates)
 	}
 	for i, line := range lines {

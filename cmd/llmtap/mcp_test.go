@@ -193,11 +193,7 @@ func TestMCPEnds(t *testing.T) {
 		stdin := must.Get(cmd.StdinPipe())(t)
 		must.Do(t, cmd.Start())
 		fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		for deadline := time.Now().Add(5 * time.Minute); stdout.String() == ""; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: no answer: %s", name, stderr.String())
-			}
-		}
+		must.Wait(t, name+": an answer", func() bool { return stdout.String() != "" }, func() any { return stderr.String() })
 		must.Do(t, end(cmd, stdin))
 		start := time.Now()
 		if err := cmd.Wait(); err != nil || time.Since(start) > time.Minute || strings.Count(stdout.String(), "\n") != 1 {

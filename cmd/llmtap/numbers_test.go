@@ -2,13 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"html"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -127,12 +127,10 @@ SELECT count() AS calls FROM exchanges_final WHERE service = 'checkout-agent' AN
 	} {
 		got := ""
 		in := func(count string) bool { return strings.Contains(got, count) }
-		for deadline := time.Now().Add(5 * time.Minute); !slices.ContainsFunc(counts, in); time.Sleep(time.Second) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: no %q in\n%s", name, counts, got)
-			}
+		must.Wait(t, fmt.Sprintf("%s: one of %q", name, counts), func() bool {
 			got = strings.Join(strings.Fields(read()), " ")
-		}
+			return slices.ContainsFunc(counts, in)
+		}, func() any { return got })
 	}
 	var alerts []struct {
 		Name          string

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
@@ -110,19 +109,18 @@ func startDemo(t *testing.T) *pagesDemo {
 	})
 	printed := func(pattern string) string {
 		expr := regexp.MustCompile(pattern)
-		for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if m := expr.FindStringSubmatch(stderr.String()); m != nil {
-				return m[1]
-			}
+		var m []string
+		must.Wait(t, "the demo prints "+pattern, func() bool {
+			m = expr.FindStringSubmatch(stderr.String())
 			select {
 			case err := <-ended:
 				ended <- nil
 				t.Fatalf("the demo has ended: %v\n%s", err, stderr.String())
 			default:
 			}
-		}
-		t.Fatalf("the demo did not print %s\n%s", pattern, stderr.String())
-		return ""
+			return m != nil
+		}, func() any { return stderr.String() })
+		return m[1]
 	}
 	return &pagesDemo{dir: dir, fleet: printed(`(?m)^ *\d+s  open (http://[0-9.:]+/) `), printed: printed}
 }
@@ -348,15 +346,10 @@ func testSilence(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	slack := b.Page(t, pageViews[0])
 	inSlack := func(text string) {
 		t.Helper()
-		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		must.Wait(t, fmt.Sprintf("%q is in Slack", text), func() bool {
 			slack.Open(d.slack)
-			if strings.Contains(slack.Text("body"), text) {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%q is not in Slack:\n%s", text, slack.Text("body"))
-			}
-		}
+			return strings.Contains(slack.Text("body"), text)
+		}, func() any { return slack.Text("body") })
 	}
 	open := func(selector string) {
 		t.Helper()
@@ -444,17 +437,11 @@ func testProblem(t *testing.T, b *browsertest.Browser, d *pagesDemo) {
 	p.Eval("location.origin + location.pathname", &page)
 	// Rows are stored a moment later.
 	want := []string{"First seen", "Anna assigned it to team-checkout", "Anna says: fixed in 2.4.1", "Anna reopened it: not deployed", "Anna ignored it until"}
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	must.Wait(t, fmt.Sprintf("the history has %q", want), func() bool {
 		p.Open(page)
 		got := p.Text("#history")
-		missing := slices.DeleteFunc(slices.Clone(want), func(text string) bool { return strings.Contains(got, text) })
-		if len(missing) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the history has no %q:\n%s", missing, got)
-		}
-	}
+		return !slices.ContainsFunc(want, func(text string) bool { return !strings.Contains(got, text) })
+	}, func() any { return p.Text("#history") })
 	clean(t, p)
 }
 

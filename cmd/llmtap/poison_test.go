@@ -33,11 +33,7 @@ func TestPoisonRows(t *testing.T) {
 	// Rows that were accepted stay acceptable: a table that refuses them is at fault itself.
 	execute(t, rows, fmt.Sprintf("ALTER TABLE llmtap.exchanges ADD CONSTRAINT poison CHECK cityHash64(exchange_id) %% 100 != 0 OR started_at < fromUnixTimestamp64Milli(%d)", time.Now().UnixMilli()))
 	js := streams(t, up.url())
-	for start := time.Now(); len(deadExchanges(t, js)) < 3; time.Sleep(200 * time.Millisecond) {
-		if time.Since(start) > 5*time.Minute {
-			t.Fatalf("no dead letters\n%s", up.stderr.String())
-		}
-	}
+	waitFor(t, up, "dead letters", func() bool { return len(deadExchanges(t, js)) >= 3 })
 	rows.waitNewer(t, time.Now(), 5*time.Minute)
 	acked := load.stop(t)
 

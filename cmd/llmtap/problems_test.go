@@ -38,27 +38,18 @@ func (c *alertCluster) command(t *testing.T, u *upProcess, code int, args ...str
 func (c *alertCluster) problem(t *testing.T, u *upProcess, service, state string) problems.Problem {
 	t.Helper()
 	var list []problems.Problem
-	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	must.Wait(t, "a problem that is "+state, func() bool {
 		must.Do(t, json.Unmarshal([]byte(c.command(t, u, 0, "problems", "list", "--all", "--service", service, "--format", "json")), &list))
-		if len(list) == 1 && list[0].State == state {
-			return list[0]
-		}
-	}
-	t.Fatalf("no problem that is %s: %+v\n%s", state, list, c.leader.stderr.String())
-	return problems.Problem{}
+		return len(list) == 1 && list[0].State == state
+	}, func() any { return fmt.Sprintf("%+v\n%s", list, c.leader.stderr.String()) })
+	return list[0]
 }
 
 // gone waits until the message about a service lacks a text.
 func (c *alertCluster) gone(t *testing.T, service, text string) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		switch m := c.message(t, service, ""); {
-		case !strings.Contains(string(m.Blocks), text):
-			return
-		case time.Now().After(end):
-			t.Fatalf("the message still has %q: %s", text, m.Blocks)
-		}
-	}
+	blocks := func() string { return string(c.message(t, service, "").Blocks) }
+	must.Wait(t, fmt.Sprintf("the message without %q", text), func() bool { return !strings.Contains(blocks(), text) }, func() any { return blocks() })
 }
 
 // The life of a problem over two processes and without ClickHouse. The process that notifies is killed with SIGKILL between two
@@ -173,23 +164,12 @@ func TestProblemHistory(t *testing.T) {
 		}
 		return out.String() + complaint.String()
 	}
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		err := run(t.Context(), []string{"problems", "show", p.ID()}, nil, io.Discard, io.Discard, func(k string) string { return env[k] })
-		if err == nil {
-			break // the process has read it
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	must.Wait(t, "the process has read it", func() bool {
+		return run(t.Context(), []string{"problems", "show", p.ID()}, nil, io.Discard, io.Discard, func(k string) string { return env[k] }) == nil
+	})
 	ask(0, "assign", p.ID(), "bob")
 	ask(0, "ignore", p.ID()[:8], "--note", "known")
-	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if waiting := must.Get(kv.Values(t.Context(), "action.*"))(t); len(waiting) == 0 {
-			break // they are stored
-		} else if time.Now().After(end) {
-			t.Fatalf("not stored: %s", waiting)
-		}
-	}
+	must.Wait(t, "they are stored", func() bool { return len(must.Get(kv.Values(t.Context(), "action.*"))(t)) == 0 })
 	shown := ask(0, "show", p.ID()[:8])
 	if !regexp.MustCompile(`\nHistory\n  .* anna@\S+ assigned it to bob\n  .* anna@\S+ ignored it until it is reopened:\s+known\n$`).MatchString(shown) {
 		t.Error(shown)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/browsertest"
 	"github.com/llmtap/llmtap/ingest/proxy"
@@ -46,15 +45,14 @@ func TestProxyOtherSite(t *testing.T) {
 	}))
 	defer front.Close()
 	// wait returns the statuses of the requests to a path, once there is one.
-	wait := func(name string) []int {
-		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	wait := func(name string) (got []int) {
+		must.Wait(t, "a request to "+name, func() bool {
 			mu.Lock()
-			got := answers[name]
-			mu.Unlock()
-			if len(got) > 0 || time.Now().After(deadline) {
-				return got
-			}
-		}
+			defer mu.Unlock()
+			got = answers[name]
+			return len(got) > 0
+		})
+		return got
 	}
 
 	target := front.URL + "/up/v1/"

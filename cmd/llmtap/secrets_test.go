@@ -385,16 +385,14 @@ func (s *secretsTest) overOTLP(k secretKind) {
 func (s *secretsTest) waitStored() {
 	s.Helper()
 	want := uint64(len(secretKinds) * (4 + 3 + 2))
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		res, err := s.c.rows.query(s.Context(), "SELECT count() FROM exchanges_final")
-		switch {
-		case err == nil && res.Rows[0][0].(uint64) >= want && len(s.slack.Messages()) > 0:
-			time.Sleep(2 * time.Second) // further messages, and rows of conversations
-			return
-		case time.Now().After(deadline):
-			s.Fatalf("not stored: %v, %v of %d, %d messages in Slack", err, res, want, len(s.slack.Messages()))
+	var stored uint64
+	must.Wait(s.T, fmt.Sprintf("%d calls are stored, and Slack has a message", want), func() bool {
+		if res, err := s.c.rows.query(s.Context(), "SELECT count() FROM exchanges_final"); err == nil {
+			stored = res.Rows[0][0].(uint64)
 		}
-	}
+		return stored >= want && len(s.slack.Messages()) > 0
+	}, func() any { return stored })
+	time.Sleep(2 * time.Second) // further messages, and rows of conversations
 }
 
 // permitted are the only leaks.

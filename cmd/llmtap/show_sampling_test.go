@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
@@ -68,13 +67,8 @@ func TestShowSampled(t *testing.T) {
 	if out, _, _ = s.show("failing"); strings.Contains(strings.ToLower(out), "not stored") {
 		t.Error(out)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) { // until the second of the calls is counted
+	must.Wait(t, "doctor says how many calls are stored", func() bool { // in a moment, when the second of the calls is counted
 		out, _, _ = s.llmtap("doctor")
-		if strings.Contains(out, "content.sampling: planner-api 10") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("doctor: %s", out)
-		}
-	}
+		return strings.Contains(out, "content.sampling: planner-api 10")
+	}, func() any { return out })
 }

@@ -85,15 +85,10 @@ func (c *commandTest) waitStored(n int) {
 	must.Do(c.t, c.pub.Flush(c.t.Context()))
 	rows := c.up.rows()
 	defer rows.close()
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	waitFor(c.t, c.up, fmt.Sprintf("%d stored exchanges", n), func() bool {
 		res, err := rows.query(c.t.Context(), "SELECT uniqExact(exchange_id) FROM exchanges")
-		if err == nil && res.Rows[0][0].(uint64) >= uint64(n) {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%d exchanges were not stored: %v %v\n%s", n, res, err, c.up.stderr.String())
-		}
-	}
+		return err == nil && res.Rows[0][0].(uint64) >= uint64(n)
+	})
 }
 
 // llmtap runs a command.

@@ -223,8 +223,8 @@ func TestCancel(t *testing.T) {
 	const endless = "SELECT count() FROM numbers_mt(1000000000000) WHERE sipHash64(number) = 3"
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
+		defer cancel()
 		waitRunning(t, c, 1)
-		cancel()
 	}()
 	var n uint64
 	must.Is(t, c.QueryRow(ctx, endless).Scan(&n), context.Canceled)
@@ -238,22 +238,14 @@ func TestCancel(t *testing.T) {
 	rows.Close()
 }
 
-// waitRunning polls until n other statements are running.
+// waitRunning waits until n other statements are running.
 func waitRunning(t *testing.T, c driver.Conn, n uint64) {
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		var got uint64
-		if err := c.QueryRow(context.Background(), "SELECT count() FROM system.processes WHERE query LIKE '%numbers%' AND query NOT LIKE '%processes%'").Scan(&got); err != nil {
-			t.Error(err)
-			return
-		}
-		if got == n {
-			return
-		}
-		if time.Since(start) > 20*time.Second {
-			t.Errorf("%d statements are running, want %d", got, n)
-			return
-		}
-	}
+	t.Helper()
+	var got uint64
+	must.Wait(t, fmt.Sprintf("%d running statements", n), func() bool {
+		must.Do(t, c.QueryRow(context.Background(), "SELECT count() FROM system.processes WHERE query LIKE '%numbers%' AND query NOT LIKE '%processes%'").Scan(&got))
+		return got == n
+	}, func() any { return got })
 }
 
 func TestSessions(t *testing.T) {
