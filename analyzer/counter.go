@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,6 +82,7 @@ type count struct {
 	n        uint64
 	measured *Measured // of MetricCalls; nil if nothing was measured
 	reusable uint64    // of MetricCalls: what MetricCacheReusable counts
+	next     *count    // another series with the same hash
 }
 
 // counter accumulates the tally of the current second.
@@ -93,9 +95,10 @@ type counter struct {
 	started  bool
 	closed   int64 // newest closed second
 	second   int64 // the second to which counts belong
-	counts   map[series]*count
-	all      []*count // values of counts; elements beyond its length are reused
-	cached   int      // of these, the ones with reusable tokens
+	seed     maphash.Seed
+	counts   map[uint64]*count // by hash of the series, because a map would allocate a copy of keys as large as these
+	all      []*count          // of counts; elements beyond its length are reused
+	cached   int               // of these, the ones with reusable tokens
 	examples map[exampleKey]Example
 	users    map[Hit]map[uint16]struct{} // buckets
 	limits   []RateLimit                 // sorted
@@ -111,7 +114,7 @@ type counter struct {
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues, prices: price.NewLookup(cfg.Prices),
-		counts: make(map[series]*count), examples: make(map[exampleKey]Example), users: make(map[Hit]map[uint16]struct{}),
+		seed: maphash.MakeSeed(), counts: make(map[uint64]*count), examples: make(map[exampleKey]Example), users: make(map[Hit]map[uint16]struct{}),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -340,31 +343,42 @@ func (c *counter) add(s *series, n, minSeq uint64, now time.Time) *count {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
 	}
 	c.minSeq = min(c.minSeq, minSeq)
-	x := c.counts[*s]
+	hash := maphash.Comparable(c.seed, *s)
+	x := c.find(s, hash)
 	if x == nil {
 		size := s.jsonBytes()
 		if c.countBytes+size > maxCountBytes {
 			s.fold()
-			x = c.counts[*s]
+			hash = maphash.Comparable(c.seed, *s)
+			x = c.find(s, hash)
 		}
 		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
 	if x == nil {
-		x = c.newCount(s)
+		x = c.newCount(s, hash)
 	}
 	x.n += n
 	return x
 }
 
-// newCount adds a count of s.
-func (c *counter) newCount(s *series) *count {
+// find returns the count of s, which has a hash, or nil.
+func (c *counter) find(s *series, hash uint64) *count {
+	x := c.counts[hash]
+	for x != nil && x.series != *s {
+		x = x.next
+	}
+	return x
+}
+
+// newCount adds a count of s, which has a hash.
+func (c *counter) newCount(s *series, hash uint64) *count {
 	n := len(c.all)
 	if c.all = slices.Grow(c.all, 1)[:n+1]; c.all[n] == nil {
 		c.all[n] = new(count)
 	}
 	x := c.all[n]
-	*x = count{series: *s}
-	c.counts[*s] = x
+	*x = count{series: *s, next: c.counts[hash]}
+	c.counts[hash] = x
 	return x
 }
 
@@ -428,7 +442,7 @@ func reusable(counts []Count, all []*count) []Count {
 
 // take closes the second with counts and returns its tally.
 func (c *counter) take() Tally {
-	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts)+c.cached)}
+	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.all)+c.cached)}
 	slices.SortFunc(c.all, func(a, b *count) int { return slices.Compare(a.series[:], b.series[:]) })
 	shared := -1 // index of the next count of MetricCacheReusable, which share their labels with calls and precede them in the order
 	for i, n := range c.all {

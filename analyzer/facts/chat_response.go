@@ -55,7 +55,7 @@ func (a *answer) read(contentType string, body []byte, object func(*answer, *sca
 // unary reads a complete answer, or the JSON lines of Ollama's own API. Gemini's OpenAI-compatible endpoint wraps its
 // errors in an array.
 func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
-	s := scanner{b: text, scratch: make([]byte, 0, min(len(text), 1<<10))}
+	s := scanner{b: text, scratch: make([]byte, 0, min(len(text), 256))}
 	if text[0] == '{' {
 		object(a, &s)
 		for s.space(); a.native && s.i < len(s.b) && s.b[s.i] == '{'; s.space() {

@@ -64,6 +64,9 @@ func DetectURL(url string) (t Target, decided bool) {
 
 // CreatesBatch reports whether a POST to path creates a batch of calls, which the provider answers later.
 func CreatesBatch(path string) bool {
+	if !strings.Contains(path, "batch") { // hardly any path does
+		return false
+	}
 	path = cleanPath(path)
 	last := lastSegment(path)
 	return last == "batches" || last == "batchPredictionJobs" || strings.HasSuffix(last, ":batchGenerateContent") || strings.HasSuffix(path, "/batch/jobs")
