@@ -212,8 +212,10 @@ func TestFrames(t *testing.T) {
 	var diff string
 	must.Wait(t, fmt.Sprintf("rows of %d messages are the same", len(messages)), func() bool {
 		got, err := readRows(t, rows, js)
-		diff = cmp.Diff(want, got)
-		return err == nil && diff == ""
+		if diff = cmp.Diff(want, got); err != nil {
+			diff = err.Error()
+		}
+		return diff == ""
 	}, func() any { return diff })
 	for _, table := range []string{"exchanges", "findings", "tool_calls", "runs"} {
 		id := map[string]string{"exchanges": "exchange_id", "findings": "finding_id"}[table]

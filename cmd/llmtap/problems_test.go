@@ -164,9 +164,11 @@ func TestProblemHistory(t *testing.T) {
 		}
 		return out.String() + complaint.String()
 	}
+	var err error
 	must.Wait(t, "the process has read it", func() bool {
-		return run(t.Context(), []string{"problems", "show", p.ID()}, nil, io.Discard, io.Discard, func(k string) string { return env[k] }) == nil
-	})
+		err = run(t.Context(), []string{"problems", "show", p.ID()}, nil, io.Discard, io.Discard, func(k string) string { return env[k] })
+		return err == nil
+	}, func() any { return err })
 	ask(0, "assign", p.ID(), "bob")
 	ask(0, "ignore", p.ID()[:8], "--note", "known")
 	must.Wait(t, "they are stored", func() bool { return len(must.Get(kv.Values(t.Context(), "action.*"))(t)) == 0 })
