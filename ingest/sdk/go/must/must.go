@@ -91,7 +91,7 @@ func Is(t testing.TB, err, target error, what ...any) {
 }
 
 // Wait waits until ok returns true, and ends the test after 5 minutes, with what should be and with the state at the end, if given. It calls
-// ok every 5 ms, or less often if ok takes long, such as a query, or after it has waited for long.
+// ok every 5 ms, or less often if ok takes long, such as a query, or after it has waited for long, but then every 200 ms.
 func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -107,7 +107,7 @@ func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
 			t.Fatal(failed...)
 			return
 		}
-		time.Sleep(max(5*time.Millisecond, 5*time.Since(asked), time.Since(began)/50))
+		time.Sleep(min(max(5*time.Millisecond, 5*time.Since(asked), time.Since(began)/50), 200*time.Millisecond))
 	}
 }
 

@@ -77,7 +77,7 @@ func TestWait(t *testing.T) {
 			t.Errorf("waited for %v, and ended the test with %v", time.Since(start), r.fatal)
 		}
 		must.Wait(r, "never", func() bool { calls++; return r.fatal != nil }, func() any { return calls })
-		if waited := time.Since(start); waited < 6*time.Minute || waited > 7*time.Minute || fmt.Sprint(r.fatal) != "[not within 5 minutes: never 410]" {
+		if waited := time.Since(start); waited < 6*time.Minute || waited > 7*time.Minute || fmt.Sprint(r.fatal) != "[not within 5 minutes: never 1688]" {
 			t.Errorf("waited for %v, and ended the test with %v", waited, r.fatal)
 		}
 	})
