@@ -91,7 +91,7 @@ func Is(t testing.TB, err, target error, what ...any) {
 }
 
 // Wait waits until ok returns true, and ends the test after 5 minutes, with what should be and with the state at the end, if given. It calls
-// ok every 5 ms, or less often if ok takes long, such as a query, or after it has waited for long, but then every 200 ms.
+// ok every 5 ms, or less often, up to every 200 ms, if ok takes long, such as a query, or after it has waited for long.
 func Wait(t testing.TB, what string, ok func() bool, state ...func() any) {
 	t.Helper()
 	for began := time.Now(); ; {
