@@ -100,13 +100,35 @@ func (p *planter) plant(k secretKind, place string) string {
 	return text
 }
 
-// found returns the places whose keys, or the secret parts of them, are in text, with the kinds.
-func (p *planter) found(text string) map[string][]string {
-	m := map[string][]string{}
+// keyStart is the number of bytes by which found looks for keys: as long as the shortest that it knows of one.
+const keyStart = 12
+
+// traces returns the keys by the first bytes of what betrays them in a text: either half of the secret part, or the first half in hexadecimal.
+func (p *planter) traces() map[string][]trace {
+	m := map[string][]trace{}
 	for _, s := range p.all {
-		half := s.middle[:max(12, len(s.middle)/2)]
-		if strings.Contains(text, half) || strings.Contains(text, s.middle[len(s.middle)-len(half):]) || strings.Contains(text, hex.EncodeToString([]byte(half))) {
-			m[s.place] = append(m[s.place], s.kind)
+		half := s.middle[:max(keyStart, len(s.middle)/2)]
+		for _, text := range []string{half, s.middle[len(s.middle)-len(half):], hex.EncodeToString([]byte(half))} {
+			m[text[:keyStart]] = append(m[text[:keyStart]], trace{text, s})
+		}
+	}
+	return m
+}
+
+// A trace is a text that betrays a key.
+type trace struct {
+	text string
+	of   plantedSecret
+}
+
+// found returns the places whose keys are in text, with the kinds.
+func found(text string, traces map[string][]trace) map[string][]string {
+	m := map[string][]string{}
+	for i := range len(text) - keyStart + 1 {
+		for _, k := range traces[text[i:i+keyStart]] {
+			if strings.HasPrefix(text[i:], k.text) && !slices.Contains(m[k.of.place], k.of.kind) {
+				m[k.of.place] = append(m[k.of.place], k.of.kind)
+			}
 		}
 	}
 	return m
@@ -421,12 +443,12 @@ func (s *secretsTest) permits(kind, place, surface string) bool {
 // search searches all surfaces for the keys.
 func (s *secretsTest) search() {
 	leaks := map[string][]string{} // kinds by place and surface
-	surfaces := s.surfaces()
+	surfaces, traces := s.surfaces(), s.traces()
 	for name, text := range surfaces {
 		if text == "" {
 			s.Errorf("%s is empty", name)
 		}
-		for place, kinds := range s.found(text) {
+		for place, kinds := range found(text, traces) {
 			kinds = slices.DeleteFunc(kinds, func(kind string) bool { return s.permits(kind, place, name) })
 			if slices.Sort(kinds); len(kinds) > 0 {
 				leaks[place+" in "+name] = kinds
@@ -436,7 +458,7 @@ func (s *secretsTest) search() {
 	for _, key := range slices.Sorted(maps.Keys(leaks)) {
 		s.Errorf("leak: %s: %s", key, strings.Join(slices.Compact(leaks[key]), ", "))
 	}
-	if s.capture == event.CaptureFull && len(s.found(surfaces["stream LLMTAP"])) < 10 {
+	if s.capture == event.CaptureFull && len(found(surfaces["stream LLMTAP"], traces)) < 10 {
 		s.Error("the stream has no bodies: the search finds nothing")
 	}
 	s.Logf("%d keys, %d surfaces", len(s.all), len(surfaces))
@@ -528,12 +550,12 @@ func (s *secretsTest) pages(all map[string]string) {
 	}
 	res := must.Get(s.c.rows.query(s.Context(), "SELECT exchange_id, conversation_id FROM exchanges_final ORDER BY failed DESC, exchange_id"))(s)
 	for _, row := range res.Rows {
-		paths = append(paths, "/exchange/"+url.PathEscape(row[0].(string)), "/exchange/"+url.PathEscape(row[0].(string))+"/raw")
+		paths = append(paths, "/exchange/"+url.PathEscape(row[0].(string)), "/exchange/"+url.PathEscape(row[0].(string))+"/raw?part=request")
 	}
 	var text strings.Builder
 	for i, path := range paths {
 		r := s.c.do(s.T, "ui", http.MethodGet, path, "", http.Header{"Host": {"127.0.0.1"}, "Accept": {"text/html"}})
-		if r.code != http.StatusOK && !strings.HasPrefix(path, "/explore/") && !strings.HasSuffix(path, "/raw") {
+		if r.code != http.StatusOK && !strings.HasPrefix(path, "/explore/") && !strings.Contains(path, "/raw?") {
 			s.Errorf("%s: %d", path, r.code)
 		}
 		if i < len(paths)-2*len(res.Rows) {

@@ -105,7 +105,7 @@ func (c Conversations) Raw(ctx context.Context, id, part string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.Exchange(ctx, id)
+	e, err := s.Texts(ctx, id)
 	if err != nil {
 		return nil, sourceError(err)
 	}

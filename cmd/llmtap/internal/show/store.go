@@ -105,8 +105,17 @@ func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
 	return s.exchangeWith(ctx, id, func(context.Context, *Exchange) error { return nil })
 }
 
-// exchangeWith is Exchange. Once the row of the exchange is read, it calls more beside the other reads.
-func (s Store) exchangeWith(ctx context.Context, id string, more func(context.Context, *Exchange) error) (*Exchange, error) {
+// Texts is Exchange without findings.
+func (s Store) Texts(ctx context.Context, id string) (*Exchange, error) {
+	e, err := s.row(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.fill(ctx, s)
+}
+
+// row reads an exchange without its request.
+func (s Store) row(ctx context.Context, id string) (*Exchange, error) {
 	found, err := rows.Read(ctx, s.Q, "exchange", byExchange, map[string]string{"id": id})
 	if err != nil {
 		return nil, err
@@ -114,7 +123,15 @@ func (s Store) exchangeWith(ctx context.Context, id string, more func(context.Co
 	if len(found) == 0 {
 		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
-	e := newExchange(found[0])
+	return newExchange(found[0]), nil
+}
+
+// exchangeWith is Exchange. Once the row of the exchange is read, it calls more beside the other reads.
+func (s Store) exchangeWith(ctx context.Context, id string, more func(context.Context, *Exchange) error) (*Exchange, error) {
+	e, err := s.row(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	var all []Finding
 	g, each := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
