@@ -112,7 +112,9 @@ func TestFrames(t *testing.T) {
 				for _, size := range []int{2, 5, event.MaxFrameEvents} {
 					want, known := s.process(t, size, false)
 					got, knows := s.process(t, size, true)
-					must.Agree(t, cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })), "frames of", size)
+					if !reflect.DeepEqual(want, got) { // in a tenth of the time of cmp.Diff
+						must.Agree(t, cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })), "frames of", size)
+					}
 					must.Equal(t, knows, known, "ledger with frames of %d", size)
 				}
 				checked++
