@@ -3,6 +3,7 @@ package facts
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -17,6 +18,15 @@ import (
 )
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
+
+// diffFacts returns the differences between the facts of a reference and of a scan. If there are none, it takes a tenth of the time of cmp.Diff.
+func diffFacts(want, got *Request) string {
+	w, g := plainFacts(want), plainFacts(got)
+	if w.setup, w.cache, g.setup, g.cache = (Setup{}), (Cache{}), (Setup{}), (Cache{}); reflect.DeepEqual(w, g) {
+		return ""
+	}
+	return cmp.Diff(*want, *got, sameFacts)
+}
 
 // checkRequest compares the facts of body with the reference. A body that is not valid JSON may fail, a valid object must
 // not.
@@ -38,7 +48,8 @@ func checkRequest(t *testing.T, d wire.Dialect, reference func([]byte) Request, 
 		return
 	}
 	must.Do(t, err, string(body))
-	if diff := cmp.Diff(reference(body), *f, sameFacts); diff != "" {
+	want := reference(body)
+	if diff := diffFacts(&want, f); diff != "" {
 		t.Fatalf("%s\nfacts (-reference +scan):\n%s", body, diff)
 	}
 }

@@ -28,20 +28,18 @@ var sameRequest = cmp.Options{
 	cmp.Transformer("tools", func(l [][]byte) [][]byte { return append([][]byte{}, l...) }),
 }
 
-func equalRequests(a, b *Request) bool {
-	plain := func(r *Request) Request {
-		p := *r
-		p.calls, p.replies, p.scratch, p.joined, p.serverUses, p.recall, p.s = nil, nil, nil, nil, nil, recall{}, scanner{}
-		p.Messages, p.Tools, p.Spaced = append([]Message{}, p.Messages...), append([][]byte{}, p.Tools...), append([][]byte{}, p.Spaced...)
-		p.setup.Each, p.cache.Marks = append([]Span{}, p.setup.Each...), append([]Mark{}, p.cache.Marks...)
-		p.served = 0
-		for i := range p.Messages {
-			m := &p.Messages[i]
-			m.Calls, m.Replies = append([]Call{}, m.Calls...), append([]Reply{}, m.Replies...)
-		}
-		return p
+// plainFacts returns the facts of a Request without what scans keep for the next one, and without nil lists.
+func plainFacts(r *Request) Request {
+	p := *r
+	p.calls, p.replies, p.scratch, p.joined, p.serverUses, p.recall, p.s = nil, nil, nil, nil, nil, recall{}, scanner{}
+	p.Messages, p.Tools, p.Spaced = append([]Message{}, p.Messages...), append([][]byte{}, p.Tools...), append([][]byte{}, p.Spaced...)
+	p.setup.Each, p.cache.Marks = append([]Span{}, p.setup.Each...), append([]Mark{}, p.cache.Marks...)
+	p.served = 0
+	for i := range p.Messages {
+		m := &p.Messages[i]
+		m.Calls, m.Replies = append([]Call{}, m.Calls...), append([]Reply{}, m.Replies...)
 	}
-	return reflect.DeepEqual(plain(a), plain(b))
+	return p
 }
 
 // A memoScan scans bodies with a Memo and compares the facts with those of a whole scan.
@@ -59,7 +57,7 @@ func (c *memoScan) scan(t *testing.T, d wire.Dialect, body []byte) {
 	if !errors.Is(err, want) {
 		t.Fatalf("%s: %v, not %v\n%.2000s", d, err, want, body)
 	}
-	if !equalRequests(&c.full, &c.after) {
+	if !reflect.DeepEqual(plainFacts(&c.full), plainFacts(&c.after)) {
 		t.Fatalf("%s (-scanned +recalled)\n%.3000s\n%.2000s", d, cmp.Diff(&c.full, &c.after, sameRequest), body)
 	}
 }
