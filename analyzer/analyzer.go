@@ -21,10 +21,11 @@ type Analyzer struct {
 	step  step // the event or timeout being processed
 	state      // what waits for a later event
 
-	bodies   bodies
-	contents *contents
-	strings  interner
-	setups   *setups
+	bodies    bodies
+	contents  *contents
+	strings   interner
+	endpoints endpoints
+	setups    *setups
 }
 
 // New returns an Analyzer that applies rules to requests in the given order and registers its metrics with reg. cfg
@@ -33,12 +34,13 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	strings := make(interner)
 	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.MaxStateBytes})
 	return &Analyzer{
-		step:     step{metrics: newMetrics(reg), tallies: newCounter(&cfg)},
-		state:    newState(&cfg, j, strings),
-		bodies:   bodies{memos: newMemos(int(cfg.MaxStateBytes/4), cfg.SessionLookback)},
-		contents: &contents{store: content.New(j.Sessions), strings: strings, maxHeld: int(cfg.MaxStateBytes / 4)},
-		strings:  strings,
-		setups:   newSetups(strings),
+		step:      step{metrics: newMetrics(reg), tallies: newCounter(&cfg)},
+		state:     newState(&cfg, j, strings),
+		bodies:    bodies{memos: newMemos(int(cfg.MaxStateBytes/4), cfg.SessionLookback)},
+		contents:  &contents{store: content.New(j.Sessions), strings: strings, maxHeld: int(cfg.MaxStateBytes / 4)},
+		strings:   strings,
+		endpoints: make(endpoints),
+		setups:    newSetups(strings),
 	}
 }
 

@@ -204,7 +204,7 @@ func (c *counter) exchange(p *pending, replied [2][]*session.Call, ex func() Exa
 	}
 	c.rateLimits(&s, p.limits, now)
 	n := c.add(&s, 1, minSeq, now)
-	if metric == MetricCalls && measures(e) {
+	if metric == MetricCalls && measures(p) {
 		c.measure(n, p)
 		c.cache(p, s, n, broken, minSeq, now)
 	}

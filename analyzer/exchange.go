@@ -37,6 +37,7 @@ type pending struct {
 	opening  uint32 // number of the opening in stage
 	account  uint16 // hash of event.Event.Account; 0 if unknown
 	alone    bool   // no other call of the run was in flight
+	batch    bool   // see endpoint.batch
 }
 
 // failed is what is known of the failure of an exchange.
@@ -92,7 +93,8 @@ func (a *Analyzer) half(h half) {
 // request scans and judges a request and creates its row.
 func (a *Analyzer) request(h half) *pending {
 	s, ev := &a.step, h.ev
-	p := newPending(h, a.strings)
+	to := a.endpoints.of(ev.URL)
+	p := newPending(h, to, a.strings)
 	p.row.Attrs = a.setups.attributes(ev)
 	body, whole := a.bodies.read(s, ev, h.at)
 	if whole {
@@ -113,12 +115,12 @@ func (a *Analyzer) request(h half) *pending {
 	e.Operation = "chat"
 	if !whole { // use only the facts that the missing part cannot change
 		_ = facts.ScanRequest(p.target.Dialect, body, r) // the scan always ends early
-		e.Stream = r.Stream || wire.Streams(e.Path)
+		e.Stream = r.Stream || to.streams
 		p.setTarget(p.target.WithModel(a.strings.name(r.Model)), a.strings)
 		return p
 	}
 	err := a.bodies.scanRequest(s, e, p.target.Dialect, body)
-	e.Stream, e.Messages = r.Stream || wire.Streams(e.Path), len(r.Messages)
+	e.Stream, e.Messages = r.Stream || to.streams, len(r.Messages)
 	p.setTarget(p.target.WithModel(a.strings.name(r.Model)), a.strings)
 	switch {
 	case err != nil:
@@ -133,18 +135,17 @@ func (a *Analyzer) request(h half) *pending {
 
 // newPending creates the row of a request. The row may wait long for the response, so it shares no memory with the
 // event.
-func newPending(h half, in interner) *pending {
+func newPending(h half, to *endpoint, in interner) *pending {
 	ev := h.ev
-	host, _, path := wire.SplitURL(ev.URL)
-	p := &pending{dropped: ev.Dropped, account: promptcache.Account(ev.Account)}
+	p := &pending{dropped: ev.Dropped, account: promptcache.Account(ev.Account), batch: to.batch}
 	p.row = Exchange{
-		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
+		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: to.host, Path: to.path,
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
 		Capture: in.string(ev.Capture), Degraded: ev.Degraded, SDK: in.string(limit.Name(ev.SDK)), Code: in.string(limit.Name(ev.Code)),
 	}
 	p.row.Trace, p.row.Span = traceContext(ev.Traceparent)
 	p.row.Conversation = p.row.Labels.Conversation
-	p.setTarget(facts.Detect(ev.URL, "", nil), in)
+	p.setTarget(to.target, in)
 	return p
 }
 

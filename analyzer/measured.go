@@ -92,10 +92,11 @@ func (m *Measured) jsonBytes() int {
 	return n
 }
 
-// measures reports whether e is measured: the agent read an answer to the end. What a failed call takes says nothing of the others,
+// measures reports whether p is measured: the agent read an answer to the end. What a failed call takes says nothing of the others,
 // and the answer to a new batch nothing of its calls.
-func measures(e *Exchange) bool {
-	return e.Retry == 0 && accepted(e) && e.ErrorType == "" && !wire.CreatesBatch(e.Path)
+func measures(p *pending) bool {
+	e := &p.row
+	return e.Retry == 0 && accepted(e) && e.ErrorType == "" && !p.batch
 }
 
 // How an answer ended. All but EndedNormal are values of the label ended.

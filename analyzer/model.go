@@ -7,15 +7,15 @@ import (
 	"github.com/llmtap/llmtap/analyzer/identity"
 	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/signals"
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
-// model records which model answered e, and emits a signal if it replaces the one that answered before: an alias, such as gpt-5-mini,
+// model records which model answered p, and emits a signal if it replaces the one that answered before: an alias, such as gpt-5-mini,
 // stands for another snapshot now. A model that answered before does not replace another, because a provider may use several.
 //
 // The fingerprint of an answer (system_fingerprint) is not compared: OpenAI uses several at once and changes them every few days.
-func (m *memory) model(s *step, e *Exchange, minSeq uint64) {
-	if e.ResponseModel == "" || e.Model == "" || !accepted(e) || !remembered(e) || wire.CreatesBatch(e.Path) {
+func (m *memory) model(s *step, p *pending, minSeq uint64) {
+	e := &p.row
+	if e.ResponseModel == "" || e.Model == "" || !accepted(e) || !remembered(e) || p.batch {
 		return
 	}
 	k := ledger.Key{Kind: ledger.KindModel, Service: e.Labels.Service, Stage: e.Labels.Stage, Host: e.Provider, Model: e.Model, Name: e.ResponseModel}

@@ -202,7 +202,7 @@ func (m *prompts) marks(c *promptcache.Call, q *facts.Request) {
 func (m *prompts) answered(p *pending) {
 	e, x := &p.row, &p.cache
 	known := x.Policy != nil && accepted(e) && e.CacheReported && e.InputTokens > 0
-	if known && measures(e) {
+	if known && measures(p) {
 		if x.Settle(&e.Cache, e.InputTokens, e.CachedTokens); x.Joins(&e.Cache, e.CachedTokens) {
 			put(m.joined, x.Switch, struct{}{})
 		}

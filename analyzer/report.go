@@ -16,7 +16,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/sdk/go/event"
-	"github.com/llmtap/llmtap/ingest/sdk/go/wire"
 )
 
 // report emits the rows of a completed exchange and counts it.
@@ -35,7 +34,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 		e.RootCause = proof.Instance.Root.ID
 	}
 	known, isNew := a.memory.exchange(s, p)
-	a.memory.model(s, e, minSeq)
+	a.memory.model(s, p, minSeq)
 	broken := a.memory.cache(s, p)
 	if e.Failed {
 		p.failed.failure = failureOf(e, known)
@@ -45,7 +44,7 @@ func (a *Analyzer) report(p *pending, minSeq uint64) {
 	counted := e.Origin != event.OriginImport
 	if counted {
 		s.tallies.exchange(p, replied, func() Example { return example(p, proof, known) }, broken, isNew, minSeq, s.now)
-		if e.Status/100 == 2 && wire.CreatesBatch(e.Path) {
+		if e.Status/100 == 2 && p.batch {
 			s.addUncaptured(&e.Labels, TransportBatch, 1, minSeq)
 		}
 	}
